@@ -1,0 +1,1 @@
+"""Per-client updates, per-sample gradients and their inner products."""

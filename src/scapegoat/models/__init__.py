@@ -1,0 +1,5 @@
+"""Models: `mlp`, `resnet20`, and any `package.module:factory`."""
+
+from scapegoat.models.base import FlatModel, ModelSpec, build, get, register, registry
+
+__all__ = ["FlatModel", "ModelSpec", "build", "get", "register", "registry"]

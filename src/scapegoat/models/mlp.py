@@ -1,0 +1,26 @@
+"""A fully connected classifier, for tabular records."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from pydantic import Field, PositiveInt
+from torch import nn
+
+from scapegoat.models.base import ModelSpec, register
+
+
+@register("mlp")
+class MLP(ModelSpec):
+    """Linear layers with ReLU between them; inputs are flattened."""
+
+    hidden: tuple[PositiveInt, ...] = Field(default=(512, 128))
+
+    def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+        """The module for one input shape and number of classes."""
+        widths = (math.prod(input_shape), *self.hidden, classes)
+        layers: list[nn.Module] = [] if len(input_shape) == 1 else [nn.Flatten()]
+        for before, after in itertools.pairwise(widths):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        return nn.Sequential(*layers[:-1])

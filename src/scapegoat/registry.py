@@ -1,0 +1,161 @@
+"""Components: things that a spec names, each with options of its own.
+
+A component is one small file: a pydantic class that carries the options and does the work, and a decorator that names it.
+
+    @register("atm")
+    class ATM(Rule):
+        trim: Trim = 1
+
+The spec, the listings and the error messages read the registry, so a new component appears in all of them at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from scapegoat.errors import InputError, OptionError
+
+
+class Component(BaseModel):
+    """Options of one named thing. Frozen; unknown options are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    name: ClassVar[str] = ""
+
+    def canonical(self) -> dict[str, Any]:
+        """The component as the spec writes it: its name and every option."""
+        return {"name": self.name, **self.model_dump(mode="json")}
+
+
+C = TypeVar("C", bound=Component)
+K = TypeVar("K", bound=Component)
+
+
+class Registry(Generic[C]):
+    """Names to component classes, filled by importing every module of a package."""
+
+    def __init__(
+        self, kind: str, package: str, expand: Callable[[str], tuple[str, dict[str, Any]] | None] | None = None
+    ) -> None:
+        """`expand` turns a free-form name such as `npz:records.npz` into a registered name and options."""
+        self.kind = kind
+        self._package = package
+        self._expand = expand
+        self._classes: dict[str, type[C]] = {}
+        self._loaded = False
+
+    def register(self, name: str) -> Callable[[type[K]], type[K]]:
+        """Class decorator: `name` means this class from now on."""
+
+        def add(cls: type[K]) -> type[K]:
+            known = self._classes.get(name)
+            if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+                raise ValueError(f"{self.kind} {name!r} is registered twice: {known} and {cls}")
+            cls.name = name
+            self._classes[name] = cls  # type: ignore[assignment]
+            return cls
+
+        return add
+
+    def load(self) -> None:
+        """Import every module of the package, so that each registers what it holds."""
+        if self._loaded:
+            return
+        self._loaded = True
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self._package}.{module.name}")
+
+    def names(self) -> list[str]:
+        """All registered names, sorted."""
+        self.load()
+        return sorted(self._classes)
+
+    def classes(self) -> Iterator[tuple[str, type[C]]]:
+        """Name and class of every component, sorted by name."""
+        for name in self.names():
+            yield name, self._classes[name]
+
+    def cls(self, name: str) -> type[C]:
+        """The class behind a name, or an InputError that says which names there are."""
+        self.load()
+        if name not in self._classes:
+            close = difflib.get_close_matches(name, self._classes, n=1)
+            hint = f", did you mean {close[0]!r}?" if close else ""
+            raise OptionError("name", f"{name!r} is not a {self.kind}{hint} (one of: {', '.join(self.names())})")
+        return self._classes[name]
+
+    def get(self, name: str, **options: Any) -> C:
+        """A component by name and options."""
+        expanded = self._expand(name) if self._expand is not None else None
+        if expanded is not None:
+            name, options = expanded[0], {**expanded[1], **options}
+        try:
+            return self.cls(name)(**options)
+        except ValidationError as error:
+            raise first_problem(error) from None
+
+    def parse(self, value: Any) -> C:
+        """A component from a name, a `{name: ..., option: ...}` mapping, or a component."""
+        if isinstance(value, Component):
+            return value  # type: ignore[return-value]
+        if isinstance(value, str):
+            return self.get(value)
+        if not isinstance(value, dict):
+            raise OptionError("", f"{value!r} is not a {self.kind}; write its name, or {{name: ..., option: value}}")
+        options = dict(value)
+        name = options.pop("name", None)
+        if not isinstance(name, str):
+            raise OptionError("name", f"is missing: which {self.kind}? (one of: {', '.join(self.names())})")
+        bad = next((key for key in options if not isinstance(key, str)), None)
+        if bad is not None:
+            raise OptionError("", f"option {bad!r} must be text")
+        return self.get(name, **options)
+
+
+def first_problem(error: ValidationError) -> InputError:
+    """The first problem of a pydantic error as one line that names the key, the value and what is allowed."""
+    details = error.errors(include_url=False)
+    first = next((d for d in details if d["type"] == "extra_forbidden"), details[0])
+    path = ".".join(str(part) for part in first["loc"])
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, OptionError):
+        return OptionError(".".join(p for p in (path, cause.path) if p), cause.message)
+    if isinstance(cause, InputError):
+        return OptionError(path, str(cause))
+    if first["type"] == "extra_forbidden":
+        allowed = _allowed_keys(error, first["loc"])
+        return OptionError(path, f"is not a known key{allowed}")
+    if first["type"] == "missing":
+        return OptionError(path, "is missing")
+    if isinstance(cause, ValueError):
+        return OptionError(path, str(cause))
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return OptionError(path, f"{first['input']!r} is not allowed: {message}")
+
+
+def _allowed_keys(error: ValidationError, loc: tuple[int | str, ...]) -> str:
+    cls = next((c for c in _subclasses(BaseModel) if c.__name__ == error.title), None)
+    for part in loc[:-1]:
+        field = cls.model_fields.get(str(part)) if cls is not None else None
+        annotation = field.annotation if field is not None else None
+        cls = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    if cls is None:
+        return ""
+    keys = list(cls.model_fields)
+    close = difflib.get_close_matches(str(loc[-1]), keys, n=1)
+    hint = f", did you mean {close[0]!r}?" if close else ""
+    return f"{hint} (known: {', '.join(keys) or 'no options'})"
+
+
+def _subclasses(cls: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for sub in cls.__subclasses__():
+        yield sub
+        yield from _subclasses(sub)
