@@ -48,7 +48,9 @@ def _resolve(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise InputError(f"model {path!r}: cannot import {module_name} ({error}); is it in this folder or installed?") from error
+        raise InputError(
+            f"model {path!r}: cannot import {module_name} ({error}); is it in this folder or installed?"
+        ) from error
     finally:
         if added:
             sys.path.remove(here)

@@ -29,7 +29,9 @@ class _Block(nn.Module):
         out = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
         if self.stride != 1 or self.widen:
             # Option A of the paper: a parameter-free shortcut that subsamples and pads with zero channels.
-            x = F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.widen // 2, self.widen - self.widen // 2))
+            x = F.pad(
+                x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.widen // 2, self.widen - self.widen // 2)
+            )
         return F.relu(out + x)
 
 
@@ -63,7 +65,9 @@ class ResNet20(ModelSpec):
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """The module for 1- or 3-channel images of at least 16 pixels."""
         if len(input_shape) != 3:
-            raise InputError(f"model resnet20: wants images [channels, height, width], got records of shape {input_shape}")
+            raise InputError(
+                f"model resnet20: wants images [channels, height, width], got records of shape {input_shape}"
+            )
         channels, height, width = input_shape
         if min(height, width) < 16:
             raise InputError(f"model resnet20: images of {height} x {width} are too small; at least 16 x 16")
