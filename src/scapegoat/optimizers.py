@@ -1,48 +1,69 @@
-"""Optimizers on one flat vector, for the server and for local epochs."""
+"""The server's optimizer on flat vectors: what turns an aggregate into the next global parameters."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from scapegoat.errors import InputError
 
-class Optimizer(BaseModel):
-    """SGD, SGD with momentum, or Adam (Kingma and Ba, 2015) on flat vectors.
+Name = Literal["sgd", "momentum", "adam"]
+_SLOTS: dict[str, tuple[str, ...]] = {"sgd": (), "momentum": ("velocity",), "adam": ("first", "second", "steps")}
 
-    It has no state of its own: `step` keeps its moments in the mapping that the caller hands in and saves.
-    """
+
+class OptimizerOptions(BaseModel):
+    """Options of the server's optimizer, as a spec writes them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    optimizer: Literal["sgd", "momentum", "adam"] = "adam"
+    optimizer: Name = "adam"
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.01
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
-    eps: Annotated[float, Field(gt=0)] = 1e-8
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-8
 
-    def step(self, vector: Tensor, update: Tensor, state: MutableMapping[str, Tensor]) -> None:
-        """Move `vector` in place along minus the descent direction `update`."""
-        if self.optimizer == "sgd":
-            vector.sub_(update, alpha=self.lr)
-            return
-        if self.optimizer == "momentum":
-            if "velocity" not in state:
-                state["velocity"] = torch.zeros_like(vector)
-            velocity = state["velocity"].mul_(self.momentum).add_(update)
-            vector.sub_(velocity, alpha=self.lr)
-            return
-        if "mean" not in state:
-            state["mean"] = torch.zeros_like(vector)
-            state["square"] = torch.zeros_like(vector)
-            state["steps"] = torch.zeros((), dtype=torch.int64)
-        beta1, beta2 = self.betas
-        steps = int(state["steps"].add_(1))
-        mean = state["mean"].lerp_(update, 1 - beta1)
-        square = state["square"].mul_(beta2).addcmul_(update, update, value=1 - beta2)
-        scale = (1 - beta2**steps) ** 0.5
-        denominator = square.sqrt().add_(self.eps * scale)
-        vector.addcdiv_(mean, denominator, value=-self.lr * scale / (1 - beta1**steps))
+
+class ServerOptimizer:
+    """Steps a flat parameter vector along an aggregated update (a descent direction).
+
+    `sgd` subtracts lr times the update, `momentum` lr times the heavy-ball velocity, `adam` follows Kingma and Ba
+    (2015) with bias correction, as torch.optim.Adam computes it. `state` holds everything that the next step depends on.
+    """
+
+    def __init__(self, options: OptimizerOptions | None = None, state: Mapping[str, Tensor] | None = None) -> None:
+        self.options = options if options is not None else OptimizerOptions()
+        self.state: dict[str, Tensor] = {}
+        if state is not None:
+            self.load(state)
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a saved state; refuses one that belongs to another optimizer."""
+        wanted = set(_SLOTS[self.options.optimizer])
+        if state and set(state) != wanted:
+            raise InputError(
+                f"optimizer {self.options.optimizer}: its state has {sorted(wanted)}, the saved one {sorted(state)}"
+            )
+        self.state = {name: tensor.clone() for name, tensor in state.items()}
+
+    def step(self, vector: Tensor, update: Tensor) -> Tensor:
+        """The next parameters; `vector` and `update` are left as they are."""
+        options = self.options
+        if options.optimizer == "sgd":
+            return vector - options.lr * update
+        for name in _SLOTS[options.optimizer]:
+            if name not in self.state:
+                self.state[name] = torch.zeros((), dtype=torch.int64) if name == "steps" else torch.zeros_like(vector)
+        if options.optimizer == "momentum":
+            velocity = self.state["velocity"].mul_(options.momentum).add_(update)
+            return vector - options.lr * velocity
+        self.state["steps"] += 1
+        steps = int(self.state["steps"])
+        first = self.state["first"].lerp_(update, 1 - options.beta1)
+        second = self.state["second"].mul_(options.beta2).addcmul_(update, update, value=1 - options.beta2)
+        scale = second.sqrt().div_((1 - options.beta2**steps) ** 0.5).add_(options.eps)
+        return torch.addcdiv(vector, first, scale, value=-options.lr / (1 - options.beta1**steps))
