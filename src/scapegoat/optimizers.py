@@ -32,7 +32,7 @@ class ServerOptimizer:
     """Steps a flat parameter vector along an aggregated update (a descent direction).
 
     `sgd` subtracts lr times the update, `momentum` lr times the heavy-ball velocity, `adam` follows Kingma and Ba
-    (2015) with bias correction, as torch.optim.Adam computes it. `state` holds everything that the next step depends on.
+    (2015) with bias correction, as torch.optim.Adam computes it. `state` holds all that the next step depends on.
     """
 
     def __init__(self, options: OptimizerOptions | None = None, state: Mapping[str, Tensor] | None = None) -> None:
