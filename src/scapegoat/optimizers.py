@@ -1,8 +1,8 @@
-"""The server's optimizer on flat vectors: what turns an aggregate into the next global parameters."""
+"""Optimizers on one flat vector: for the server of a simulation or a live federation, and for local epochs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Annotated, Literal
 
 import torch
@@ -11,29 +11,45 @@ from torch import Tensor
 
 from scapegoat.errors import InputError
 
-Name = Literal["sgd", "momentum", "adam"]
 _SLOTS: dict[str, tuple[str, ...]] = {"sgd": (), "momentum": ("velocity",), "adam": ("first", "second", "steps")}
 
 
 class OptimizerOptions(BaseModel):
-    """Options of the server's optimizer, as a spec writes them."""
+    """SGD, SGD with heavy-ball momentum, or Adam (Kingma and Ba, 2015) as torch.optim.Adam computes it.
+
+    It has no state of its own: `advance` keeps its moments in the mapping that the caller hands in and saves.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    optimizer: Name = "adam"
+    optimizer: Literal["sgd", "momentum", "adam"] = "adam"
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.01
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
     eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-8
 
+    def advance(self, vector: Tensor, update: Tensor, state: MutableMapping[str, Tensor]) -> None:
+        """Move `vector` in place along minus the descent direction `update`."""
+        if self.optimizer == "sgd":
+            vector.sub_(update, alpha=self.lr)
+            return
+        for slot in _SLOTS[self.optimizer]:
+            if slot not in state:
+                state[slot] = torch.zeros((), dtype=torch.int64) if slot == "steps" else torch.zeros_like(vector)
+        if self.optimizer == "momentum":
+            vector.sub_(state["velocity"].mul_(self.momentum).add_(update), alpha=self.lr)
+            return
+        steps = int(state["steps"].add_(1))
+        first = state["first"].lerp_(update, 1 - self.beta1)
+        second = state["second"].mul_(self.beta2).addcmul_(update, update, value=1 - self.beta2)
+        correction = (1 - self.beta2**steps) ** 0.5
+        denominator = second.sqrt().add_(self.eps * correction)
+        vector.addcdiv_(first, denominator, value=-self.lr * correction / (1 - self.beta1**steps))
+
 
 class ServerOptimizer:
-    """Steps a flat parameter vector along an aggregated update (a descent direction).
-
-    `sgd` subtracts lr times the update, `momentum` lr times the heavy-ball velocity, `adam` follows Kingma and Ba
-    (2015) with bias correction, as torch.optim.Adam computes it. `state` holds all that the next step depends on.
-    """
+    """An optimizer with its state: `step` gives the next parameters and leaves its arguments as they are."""
 
     def __init__(self, options: OptimizerOptions | None = None, state: Mapping[str, Tensor] | None = None) -> None:
         self.options = options if options is not None else OptimizerOptions()
@@ -51,19 +67,7 @@ class ServerOptimizer:
         self.state = {name: tensor.clone() for name, tensor in state.items()}
 
     def step(self, vector: Tensor, update: Tensor) -> Tensor:
-        """The next parameters; `vector` and `update` are left as they are."""
-        options = self.options
-        if options.optimizer == "sgd":
-            return vector - options.lr * update
-        for name in _SLOTS[options.optimizer]:
-            if name not in self.state:
-                self.state[name] = torch.zeros((), dtype=torch.int64) if name == "steps" else torch.zeros_like(vector)
-        if options.optimizer == "momentum":
-            velocity = self.state["velocity"].mul_(options.momentum).add_(update)
-            return vector - options.lr * velocity
-        self.state["steps"] += 1
-        steps = int(self.state["steps"])
-        first = self.state["first"].lerp_(update, 1 - options.beta1)
-        second = self.state["second"].mul_(options.beta2).addcmul_(update, update, value=1 - options.beta2)
-        scale = second.sqrt().div_((1 - options.beta2**steps) ** 0.5).add_(options.eps)
-        return torch.addcdiv(vector, first, scale, value=-options.lr / (1 - options.beta1**steps))
+        """The next parameters."""
+        following = vector.clone()
+        self.options.advance(following, update, self.state)
+        return following

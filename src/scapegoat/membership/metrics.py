@@ -1,0 +1,129 @@
+"""How well membership was told, with what certainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+LEVEL = 0.95
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its 95% confidence interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def ci(self) -> list[float]:
+        """The interval as the summary writes it."""
+        return [self.low, self.high]
+
+
+def rate(hits: int, trials: int) -> Estimate:
+    """A rate with its exact (Clopper-Pearson) interval. Without a trial nothing is known: 0 in [0, 1]."""
+    if trials == 0:
+        return Estimate(0.0, 0.0, 1.0)
+    tail = (1 - LEVEL) / 2
+    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, trials - hits + 1))
+    high = 1.0 if hits == trials else float(stats.beta.ppf(1 - tail, hits + 1, trials - hits))
+    return Estimate(hits / trials, low, high)
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Yes/no calls against the truth."""
+
+    accuracy: Estimate
+    precision: Estimate
+    recall: Estimate
+    advantage: Estimate
+
+
+def calls(called: np.ndarray, member: np.ndarray) -> Calls:
+    """Accuracy, precision, recall and advantage (true minus false positive rate) of yes/no calls."""
+    called, member = called.astype(bool), member.astype(bool)
+    true_positives = int((called & member).sum())
+    false_positives = int((called & ~member).sum())
+    members, others = int(member.sum()), int((~member).sum())
+    recall = rate(true_positives, members)
+    fall_out = rate(false_positives, others)
+    # Newcombe's square-and-add interval for a difference of two independent rates, from their exact intervals.
+    difference = recall.value - fall_out.value
+    low = difference - np.hypot(recall.value - recall.low, fall_out.high - fall_out.value)
+    high = difference + np.hypot(recall.high - recall.value, fall_out.value - fall_out.low)
+    return Calls(
+        accuracy=rate(true_positives + others - false_positives, members + others),
+        precision=rate(true_positives, true_positives + false_positives),
+        recall=recall,
+        advantage=Estimate(difference, max(float(low), -1.0), min(float(high), 1.0)),
+    )
+
+
+def auc_value(scores: np.ndarray, member: np.ndarray) -> float:
+    """Probability that a member outscores a non-member, ties counting half."""
+    member = member.astype(bool)
+    members, others = int(member.sum()), int((~member).sum())
+    if members == 0 or others == 0:
+        return 0.5
+    ranks = stats.rankdata(_ordered(scores))
+    return float((ranks[member].sum() - members * (members + 1) / 2) / (members * others))
+
+
+def auc(scores: np.ndarray, member: np.ndarray, seed: int = 0) -> Estimate:
+    """AUC with a bootstrap interval over targets, members and non-members resampled separately.
+
+    With perfect separation every resample is perfect too; the interval then is widened by the exact interval of the
+    rarer group, so that it never claims certainty.
+    """
+    member = member.astype(bool)
+    value = auc_value(scores, member)
+    inside, outside = np.sort(_ordered(scores[member])), np.sort(_ordered(scores[~member]))
+    if len(inside) == 0 or len(outside) == 0:
+        return Estimate(value, 0.0, 1.0)
+    below = np.searchsorted(outside, inside, side="left")
+    wins = np.stack([below, np.searchsorted(outside, inside, side="right")])
+    if wins.min() == len(outside) or wins.max() == 0:
+        bound = rate(len(outside), len(outside)) if len(outside) <= len(inside) else rate(len(inside), len(inside))
+        return Estimate(value, bound.low, 1.0) if value > 0.5 else Estimate(value, 0.0, 1.0 - bound.low)
+    rng = np.random.default_rng(seed)
+    # Resampling with counts: win[i, j] is the same for every resample, only the weights change.
+    win = (inside[:, None] > outside[None, :]) + 0.5 * (inside[:, None] == outside[None, :])
+    weight_in = rng.multinomial(len(inside), np.full(len(inside), 1 / len(inside)), size=RESAMPLES)
+    weight_out = rng.multinomial(len(outside), np.full(len(outside), 1 / len(outside)), size=RESAMPLES)
+    samples = np.einsum("ri,ri->r", weight_in @ win, weight_out) / (len(inside) * len(outside))
+    low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Estimate(value, float(min(low, value)), float(max(high, value)))
+
+
+def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:
+    """Largest share of members found by a threshold that lets at most `fpr` of the non-members through.
+
+    The interval is exact for the share of members above that threshold; it takes the threshold as given.
+    """
+    member = member.astype(bool)
+    ordered = _ordered(scores)
+    inside, outside = ordered[member], np.sort(ordered[~member])[::-1]
+    allowed = int(np.floor(fpr * len(outside) + 1e-9))
+    threshold = outside[allowed] if allowed < len(outside) else -np.inf
+    return rate(int((inside > threshold).sum()), len(inside))
+
+
+def best_threshold_accuracy(scores: np.ndarray, member: np.ndarray) -> float:
+    """Accuracy at the best threshold of all, an oracle's choice: an upper end for any calibration."""
+    member = member.astype(bool)
+    order = np.argsort(-_ordered(scores), kind="stable")
+    sorted_scores, truth = _ordered(scores)[order], member[order]
+    hits = np.cumsum(truth) + (~truth).sum() - np.cumsum(~truth)
+    last_of_tie = np.append(sorted_scores[1:] != sorted_scores[:-1], True)
+    return float(max(hits[last_of_tie].max(), (~member).sum()) / len(member))
+
+
+def _ordered(scores: np.ndarray) -> np.ndarray:
+    """Scores that can be ranked: a NaN says nothing, so it ranks lowest."""
+    return np.nan_to_num(scores.astype(np.float64), nan=-np.inf, posinf=np.inf, neginf=-np.inf)
