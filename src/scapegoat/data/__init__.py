@@ -1,5 +1,16 @@
 """Data sets: one reader a file, for the files as they are published."""
 
-from scapegoat.data.base import Dataset, DataSpec, get, register, registry
+from __future__ import annotations
 
-__all__ = ["Dataset", "DataSpec", "get", "register", "registry"]
+from pathlib import Path
+from typing import Any
+
+from scapegoat.data.base import Dataset, DataSpec, get, register, registry
+from scapegoat.data.locate import roots
+
+__all__ = ["Dataset", "DataSpec", "get", "load", "register", "registry", "roots"]
+
+
+def load(name: str, root: str | Path | None = None, **options: Any) -> Dataset:
+    """A data set by name and options, from files below `root`, SCAPEGOAT_DATA or ./data."""
+    return get(name, **options).read(roots(root))
