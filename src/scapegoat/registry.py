@@ -1,6 +1,7 @@
 """Components: things that a spec names, each with options of its own.
 
-A component is one small file: a pydantic class that carries the options and does the work, and a decorator that names it.
+A component is one small file: a pydantic class that carries the options and does the work, and a decorator that
+names it.
 
     @register("atm")
     class ATM(Rule):

@@ -13,7 +13,7 @@ Shards = list[np.ndarray]
 
 
 class Partition(Component):
-    """`split(labels, classes, clients, rng)` gives each client the positions of its records: disjoint, none left out."""
+    """`split(labels, classes, clients, rng)` gives each client the positions of its records, none left out."""
 
     def split(self, labels: np.ndarray, classes: int, clients: int, rng: np.random.Generator) -> Shards:
         """One array of positions a client."""
@@ -37,8 +37,8 @@ class IID(Partition):
 class LabelBias(Partition):
     """The paper's groups: label q goes to group q with probability beta, else to another group uniformly.
 
-    With h groups, one a class, group g maps to client floor(n (g + u) / h) with u uniform, so that every client of a group
-    receives its records in a balanced manner, and fewer clients than classes work too.
+    With h groups, one a class, group g maps to client floor(n (g + u) / h) with u uniform, so that every client of a
+    group receives its records in a balanced manner, and fewer clients than classes work too.
     """
 
     beta: Annotated[float, Field(ge=0, le=1)] = 0.5

@@ -20,9 +20,8 @@ TEST_SHARE = 0.2
 class Splits:
     """Row numbers in the data set.
 
-    `shards[c]` is the training data of benign client c. `members` were drawn evenly from the shards (`member_clients` says
-    from whose); `non_members`, `mask`, `validation` and `test` are in no shard. `members` are part of the shards; all the
-    rest is pairwise disjoint.
+    `shards[c]` is the training data of benign client c. `members` were drawn evenly from the shards (`member_clients`
+    says from whose). Shards, `non_members`, `mask`, `validation` and `test` are pairwise disjoint.
     """
 
     shards: tuple[Tensor, ...]
@@ -60,22 +59,20 @@ def split(
         test = test[: spec.test]
 
     non_member_count, member_count = targets // 2, targets - targets // 2
+    needed = max(benign, member_count)
     spare = len(development) - non_member_count - mask - spec.validation
     wanted = spec.train if spec.train is not None else spare
-    if wanted > spare or spare < max(benign, member_count):
+    if spare < needed or wanted > spare:
+        asked = f"data.train asks for {wanted}" if spare >= needed else f"the clients and targets need {needed}"
         raise InputError(
-            f"data: {dataset.name} has {len(development)} records besides the test set; {non_member_count} non-member targets, "
-            f"{mask} mask and {spec.validation} validation records leave {max(spare, 0)} for training, but "
-            + (
-                f"data.train asks for {wanted}"
-                if spare >= max(benign, member_count)
-                else f"{benign} benign clients with {member_count} member targets need at least {max(benign, member_count)}"
-            )
+            f"data: {dataset.name} has {len(development)} records besides the test set; {non_member_count} non-member "
+            f"targets, {mask} mask and {spec.validation} validation records leave {max(spare, 0)} for training, "
+            f"but {asked} (fewer attack.targets, attack.mask or data.validation, or more records)"
         )
-    if wanted < max(benign, member_count):
+    if wanted < needed:
         raise InputError(
-            f"data.train: {wanted} training records are too few for {benign} benign clients and {member_count} member targets "
-            f"(at least {max(benign, member_count)})"
+            f"data.train: {wanted} training records are too few for {benign} benign clients and {member_count} member "
+            f"targets (at least {needed})"
         )
     cuts = np.cumsum([non_member_count, mask, spec.validation, wanted])
     non_members, mask_rows, validation, train = np.split(development, cuts)[:4]

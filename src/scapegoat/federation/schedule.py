@@ -39,8 +39,8 @@ class Synchronous(Schedule):
 class Asynchronous(Schedule):
     """Each picked client starts from the global model of tau rounds ago, tau uniform in 0..tau_max.
 
-    With `buffer: K` the server steps whenever K updates have arrived (the stalest come last; what is left over waits for
-    the next round). K = 1 is the paper's wording; rules that need several updates refuse it.
+    With `buffer: K` the server steps whenever K updates have arrived (the stalest come last; what is left over waits
+    for the next round). K = 1 is the paper's wording; rules that need several updates refuse it.
     """
 
     tau_max: Annotated[int, Field(ge=0)] = 5

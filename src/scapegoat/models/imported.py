@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Any
 
+from pydantic import Field
 from torch import nn
 
 from scapegoat.errors import InputError
@@ -22,7 +23,7 @@ class Imported(ModelSpec):
     """
 
     factory: str
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """Import the factory and call it."""

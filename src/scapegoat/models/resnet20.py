@@ -56,8 +56,8 @@ class _ResNet20(nn.Module):
 class ResNet20(ModelSpec):
     """0.27M parameters. GroupNorm by default: BatchNorm mixes a client's records and needs statistics of its own.
 
-    With `norm: batch` each client normalises with its own batch; the running statistics that the evaluation uses are the
-    mean of the picked clients'. Images of 96 pixels enter through a stem of stride 2.
+    With `norm: batch` each client normalises with its own batch; the running statistics that the evaluation uses are
+    the mean of the picked clients'. Images of 96 pixels enter through a stem of stride 2.
     """
 
     norm: Literal["group", "batch"] = "group"

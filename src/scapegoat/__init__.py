@@ -1,0 +1,30 @@
+"""scapegoat: does a federated-learning system leak who is in the training data, and which aggregation rule stops it?"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scapegoat import aggregation, attacks, data, models, report
+    from scapegoat.experiments import Result, RunStore, Spec, run
+
+__version__ = "0.1.0"
+
+# Imported when first used, so that `scapegoat --help` does not wait for torch.
+_ROOMS = ("aggregation", "attacks", "data", "models", "report", "theory", "geometry", "gradients", "membership")
+_NAMES = {"run": "experiments", "Spec": "experiments", "Result": "experiments", "RunStore": "experiments"}
+
+__all__ = ["Result", "RunStore", "Spec", "aggregation", "attacks", "data", "models", "report", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"scapegoat.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"scapegoat.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'scapegoat' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_ROOMS, *_NAMES])

@@ -1,0 +1,5 @@
+"""`python -m scapegoat`."""
+
+from scapegoat.cli import main
+
+main()

@@ -1,0 +1,43 @@
+"""`scapegoat bench`: speed, as ratios measured in one run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+from typing import Any
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("bench")(bench)
+
+
+def bench(
+    what: str = typer.Argument(..., help="aggregation, attack, round, sweep or flower."),
+    as_json: bool = typer.Option(False, "--json", help="Print the figures as JSON."),
+    quick: bool = typer.Option(False, "--quick", help="Smaller sizes and fewer repeats."),
+) -> None:
+    """Measure how fast things are, each beside what it is compared with, in one run."""
+    from scapegoat.errors import InputError
+
+    known = ("aggregation", "attack", "flower", "round", "sweep")
+    if what not in known:
+        raise InputError(f"bench {what!r}: one of {', '.join(known)} is wanted")
+    figures = importlib.import_module(f"scapegoat.experiments.bench.{what}").run(quick=quick)
+    if as_json:
+        print(json.dumps(figures, indent=2))
+    else:
+        _print(figures)
+
+
+def _print(value: Any, indent: int = 0) -> None:
+    pad = "  " * indent
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, dict | list):
+            print(f"{pad}{key}:")
+            _print(item, indent + 1)
+        else:
+            print(f"{pad}{key}: {item:.4g}" if isinstance(item, float) else f"{pad}{key}: {item}")

@@ -1,0 +1,176 @@
+"""The spec: one federation under one attack, as data. Its hash names the run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from scapegoat import aggregation
+from scapegoat.aggregation import Rule
+from scapegoat.attacks import Attack
+from scapegoat.attacks import registry as attacks
+from scapegoat.data import DataSpec
+from scapegoat.data import registry as data_sets
+from scapegoat.errors import InputError, OptionError
+from scapegoat.federation import FederationSetting
+from scapegoat.models import ModelSpec
+from scapegoat.models import registry as models
+from scapegoat.registry import Component, first_problem
+
+# Part of every hash: raised when the same spec would give other numbers than before.
+NUMBERS_VERSION = 1
+
+_written = PlainSerializer(lambda component: component.canonical())
+
+
+class Evaluation(BaseModel):
+    """How often the test accuracy is measured; the targets are scored every round."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: Annotated[int, Field(ge=1)] = 10
+
+
+class Spec(BaseModel):
+    """All that decides a run's numbers. `threads` is among it, because the order of float sums is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    data: Annotated[DataSpec, PlainValidator(data_sets.parse), _written] = Field(
+        default_factory=lambda: data_sets.get("hospital")
+    )
+    model: Annotated[ModelSpec, PlainValidator(models.parse), _written] = Field(
+        default_factory=lambda: models.get("mlp")
+    )
+    federation: FederationSetting = FederationSetting()
+    attack: Annotated[Attack, PlainValidator(attacks.parse), _written] = Field(
+        default_factory=lambda: attacks.get("fedpoisonmia")
+    )
+    defense: Annotated[Rule, PlainValidator(aggregation.parse), _written] = Field(
+        default_factory=lambda: aggregation.get("fedavg")
+    )
+    evaluation: Evaluation = Evaluation()
+    threads: Annotated[int, Field(ge=1)] = 1
+
+    @field_validator("federation", mode="before")
+    @classmethod
+    def _federation(cls, value: Any) -> Any:
+        if isinstance(value, FederationSetting):
+            return value
+        if not isinstance(value, dict):
+            raise OptionError("", f"{value!r} is not a mapping such as {{clients: 10, rounds: 400}}")
+        try:
+            return FederationSetting(**value)
+        except ValidationError as error:
+            raise first_problem(error) from None
+
+    @model_validator(mode="after")
+    def _rule_fits(self) -> Spec:
+        try:
+            self.defense.check(self.federation.updates_per_step)
+        except OptionError as error:
+            raise OptionError(f"defense.{error.path}" if error.path else "defense", error.message) from None
+        return self
+
+    def canonical(self) -> dict[str, Any]:
+        """Every key with its value, as plain JSON values."""
+        return self.model_dump(mode="json")
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the canonical JSON: the run's name."""
+        text = json.dumps(
+            {"numbers": NUMBERS_VERSION, **self.canonical()}, sort_keys=True, separators=(",", ":"), allow_nan=False
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def pinned(self, roots: list[Path]) -> Spec:
+        """The spec with the content of a user's own files in it, so that a changed file is another run."""
+        content = self.data.fingerprint(roots)
+        if content is None:
+            return self
+        return self.model_copy(update={"data": self.data.model_copy(update={"content": content})})
+
+
+def parse(value: Spec | Mapping[str, Any] | str | Path | None, overrides: Iterable[str] = ()) -> Spec:
+    """A Spec from a Spec, a mapping or a YAML file, with `key.path=value` overrides; one-line errors."""
+    if isinstance(value, Spec):
+        plain: Any = value.canonical()
+    elif isinstance(value, str | Path):
+        plain = read_yaml(Path(value))
+    else:
+        plain = dict(value) if value is not None else {}
+    if not isinstance(plain, dict):
+        raise InputError(f"spec: a mapping of keys is wanted, got {type(plain).__name__}")
+    for override in overrides:
+        plain = override_key(plain, override)
+    try:
+        return Spec(**plain)
+    except ValidationError as error:
+        raise first_problem(error) from None
+    except TypeError as error:
+        raise InputError(f"spec: {error}") from None
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not text; a YAML spec is wanted") from None
+    try:
+        return yaml.safe_load(text) or {}
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        raise InputError(f"{path}{where}: is not YAML ({getattr(error, 'problem', None) or error})") from None
+
+
+def override_key(plain: dict[str, Any], override: str) -> dict[str, Any]:
+    """`a.b=c` set in a mapping; the value is read as YAML. Replacing a `name` drops the old component's options."""
+    key, equals, text = override.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise InputError(f"--set {override!r}: write key=value, such as federation.rounds=100")
+    try:
+        value = yaml.safe_load(text) if text.strip() else ""
+    except yaml.YAMLError:
+        raise InputError(f"--set {override!r}: the value is not YAML") from None
+    result = dict(plain)
+    node = result
+    for part in parts[:-1]:
+        inner = node.get(part)
+        if isinstance(inner, str):
+            inner = {"name": inner}
+        node[part] = dict(inner) if isinstance(inner, Mapping) else {}
+        node = node[part]
+    if parts[-1] == "name" and node.get("name") not in (None, value):
+        node.clear()
+    node[parts[-1]] = value
+    return result
+
+
+def describe(component: Component | Rule) -> str:
+    """A component's name for tables: `atm`, or `norm_clipping + atm` for a pipeline."""
+    written: Any = component.canonical()
+    if isinstance(written, list):
+        return " + ".join(str(part["name"]) for part in written)
+    return component.name

@@ -1,0 +1,76 @@
+"""The benign clients: their data, their batches, their updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from scapegoat.data import Dataset
+from scapegoat.federation.local import Epochs, LocalRule, draw_batch
+from scapegoat.gradients import client_gradients
+from scapegoat.models import FlatModel
+from scapegoat.randomness import derive
+
+
+@dataclass(frozen=True)
+class BenignClients:
+    """All benign clients of a federation; client c trains on `shards[c]`."""
+
+    dataset: Dataset
+    shards: tuple[Tensor, ...]
+    model: FlatModel
+    local: LocalRule
+    batch_size: int
+    seed: int
+
+    def batch(self, round_: int, client: int) -> Tensor:
+        """Rows of the data set that the client trains on in a round of `gradient`."""
+        shard = self.shards[client]
+        return shard[draw_batch(len(shard), self.batch_size, derive(self.seed, "batch", round_, client))]
+
+    def updates(self, round_: int, clients: list[int], starts: list[Tensor], out: Tensor) -> tuple[float, Tensor]:
+        """Write each client's update to its row of `out`.
+
+        Returns the mean loss, and the mean of the clients' running statistics (empty for models without any).
+        """
+        if self.model.has_statistics or isinstance(self.local, Epochs):
+            return self._one_by_one(round_, clients, starts, out)
+        losses = 0.0
+        for start, rows in _same_start(starts):
+            batches = [self.batch(round_, clients[row]) for row in rows]
+            taken = torch.cat(batches)
+            target = out[rows[0] : rows[-1] + 1] if rows[-1] - rows[0] + 1 == len(rows) else None
+            block = torch.empty(len(rows), out.shape[1]) if target is None else target
+            x, y = self.dataset.inputs(taken), self.dataset.y[taken]
+            losses += float(sum(client_gradients(self.model, start, x, y, [len(b) for b in batches], block)))
+            if target is None:
+                out[rows] = block
+        return losses / len(clients), torch.empty(0)
+
+    def _one_by_one(self, round_: int, clients: list[int], starts: list[Tensor], out: Tensor) -> tuple[float, Tensor]:
+        losses = 0.0
+        before = self.model.buffers()
+        statistics = torch.zeros_like(before)
+        for row, (client, start) in enumerate(zip(clients, starts, strict=True)):
+            self.model.set_buffers(before)
+            if isinstance(self.local, Epochs):
+                shard = self.shards[client]
+                x, y = self.dataset.inputs(shard), self.dataset.y[shard]
+                seed = derive(self.seed, "epochs", round_, client)
+                losses += self.local.train(self.model, start, x, y, self.batch_size, seed, out[row])
+            else:
+                taken = self.batch(round_, client)
+                losses += self.model.gradient(start, self.dataset.inputs(taken), self.dataset.y[taken], out[row])[1]
+            statistics += self.model.buffers()
+        self.model.set_buffers(before)
+        return losses / len(clients), statistics / len(clients)
+
+
+def _same_start(starts: list[Tensor]) -> list[tuple[Tensor, list[int]]]:
+    """Rows grouped by the model that they start from: each group can share a forward pass."""
+    groups: dict[int, tuple[Tensor, list[int]]] = {}
+    for row, start in enumerate(starts):
+        groups.setdefault(id(start), (start, []))[1].append(row)
+    return list(groups.values())
