@@ -1,0 +1,97 @@
+"""FedPoisonMIA: wrong-label gradients of the targets, hidden behind chosen mask gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
+from scapegoat.attacks.measures import Angle, Distance, Measure
+from scapegoat.attacks.search import ALPHA_MIN, Products, Selection, Step, farthest_within, greedy
+from scapegoat.attacks.sending import finished, median_norm, products, to_scale, usable_peers, with_norm
+
+
+@register("fedpoisonmia")
+class FedPoisonMIA(Attack):
+    """Sends alpha * g_attack + g_mask, as far out among the peers as they are from each other, and no farther.
+
+    Step I: g_attack is the gradient of the targets with wrong labels. Step II (Algorithm 1): a share `gamma` of the mask
+    samples is chosen greedily, with alpha = 1; g_mask is their mean gradient. Step III (Eq. 4): the best alpha in
+    (0, alpha_max], exact. Step IV: all senders send the result. `rounds_of_refinement` repeats II and III with the alpha
+    found. `objective: norm` bounds Euclidean distances instead of angles; `match_norm` brings the result to the median
+    norm of the peers, which changes no angle. With fewer than two peers there is no bound: the gradient of all mask
+    samples is sent.
+    """
+
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
+    selection: Literal["greedy", "random"] = "greedy"
+    alpha: Literal["optimize"] | Annotated[float, Field(gt=0)] = "optimize"
+    alpha_max: Annotated[float, Field(gt=ALPHA_MIN)] = 10.0
+    rounds_of_refinement: Annotated[int, Field(ge=0)] = 0
+    objective: Literal["angle", "norm"] = "angle"
+    match_norm: bool = False
+
+    def craft(self, view: AttackerView) -> Crafted:
+        """Steps I to IV."""
+        peers, gram = usable_peers(view)
+        if len(peers) < 2:
+            honest = to_scale(view, view.gradients.mean(view.mask.x, view.mask.y))
+            return finished(view, honest, {"unbounded": 1.0}, tuple(range(len(view.mask))))
+        attack = view.gradients.mean(view.targets.x, view.wrong_labels)
+        masks = view.gradients.per_sample(view.mask.x, view.mask.y)
+        vectors = torch.cat([peers, attack[None]])
+        with_vectors = masks.dot(vectors).numpy()
+        known = Products(
+            attack_square=float(products(attack[None], attack[None])[0, 0]),
+            attack_peers=products(attack[None], peers)[0],
+            attack_masks=with_vectors[:, -1],
+            masks_masks=masks.gram().numpy(),
+            masks_peers=with_vectors[:, :-1],
+        )
+        measure: Measure = Angle(gram) if self.objective == "angle" else Distance(gram)
+        selection, step = self._search(known, measure, view.generator)
+        weights = torch.zeros(len(masks))
+        weights[selection.chosen] = 1 / len(selection.chosen)
+        update = masks.combine(weights).add_(attack, alpha=step.t)
+        if self.match_norm or view.local == "epochs":
+            update = with_norm(update, median_norm(view))
+        notes = {
+            "alpha": step.t,
+            "infeasible_steps": float(selection.infeasible_steps),
+            "feasible": float(step.feasible),
+        }
+        return finished(view, update, notes, tuple(selection.chosen))
+
+    def _search(self, known: Products, measure: Measure, generator: torch.Generator) -> tuple[Selection, Step]:
+        masks = len(known.masks_peers)
+        count = max(1, math.floor(self.gamma * masks + 1e-9))
+        alpha = 1.0 if self.alpha == "optimize" else self.alpha
+        best: tuple[Selection, Step] | None = None
+        for _ in range(1 + self.rounds_of_refinement):
+            if self.selection == "random":
+                selection = Selection(torch.randperm(masks, generator=generator)[:count].tolist(), 0)
+            else:
+                selection = greedy(known, measure, count, alpha)
+            low, high = (ALPHA_MIN, self.alpha_max) if self.alpha == "optimize" else (alpha, alpha)
+            step = farthest_within(known.line(selection.chosen), measure, low, high)
+            if best is None or _better(step, best[1], measure):
+                best = selection, step
+            if self.alpha != "optimize" or self.selection == "random":
+                break
+            alpha = step.t
+        assert best is not None
+        return best
+
+
+def _better(new: Step, old: Step, measure: Measure) -> bool:
+    """Within the bound, farther out (or as far with more attack); outside, nearer to it."""
+    if new.feasible != old.feasible:
+        return new.feasible
+    if not new.feasible:
+        return new.worst < old.worst
+    if abs(new.worst - old.worst) <= measure.tolerance:
+        return new.t > old.t
+    return new.worst > old.worst

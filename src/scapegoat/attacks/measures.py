@@ -1,0 +1,126 @@
+"""How far out an update lies among its peers, told from inner products alone.
+
+Greater is farther for every measure, so that one search serves them all: `angle` is the paper's, `norm` the Euclidean
+distance that AGREvader bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class Measure(Protocol):
+    """How far out updates lie; `tolerance` is what rounding may add to it."""
+
+    tolerance: float
+
+    def worst(self, dots: Floats, squares: Floats) -> Floats:
+        """For n updates with inner products `dots` [n, k] with the peers and squared norms [n]: how far from some peer."""
+
+    def bound(self) -> float:
+        """How far the peers are from each other at most."""
+
+    def breakpoints(self, line: Line) -> Floats:
+        """The places on a line where the bound is met, a peer's distance turns, or two peers change their order."""
+
+
+class Line:
+    """Updates base + t * direction, known by their inner products with k peers."""
+
+    def __init__(
+        self, base: Floats, direction: Floats, base_square: float, cross: float, direction_square: float
+    ) -> None:
+        """`base` and `direction` [k] are inner products with the peers."""
+        self.base, self.direction = base, direction
+        self.base_square, self.cross, self.direction_square = base_square, cross, direction_square
+
+    def dots(self, t: Floats) -> Floats:
+        """Inner products with the peers [n, k]."""
+        return self.base + t[:, None] * self.direction
+
+    def squares(self, t: Floats) -> Floats:
+        """Squared norms [n]."""
+        return np.maximum(self.base_square + t * (2 * self.cross + t * self.direction_square), 0.0)
+
+
+class Angle:
+    """Minus the smallest cosine: the largest angle, without the arc cosine. A zero vector is at right angles to all."""
+
+    tolerance = 1e-11
+
+    def __init__(self, peer_gram: Floats) -> None:
+        self.gram = peer_gram
+        norms = np.sqrt(np.maximum(np.diag(peer_gram), 0.0))
+        self.inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+
+    def worst(self, dots: Floats, squares: Floats) -> Floats:
+        """Minus the smallest cosine with a peer."""
+        norms = np.sqrt(squares)
+        inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+        return -np.clip((dots * self.inverse).min(axis=1) * inverse, -1.0, 1.0)
+
+    def bound(self) -> float:
+        """Minus the smallest cosine between two peers."""
+        cosines = self.gram * self.inverse[:, None] * self.inverse
+        return float(-np.clip(cosines[~np.eye(len(cosines), dtype=bool)].min(), -1.0, 1.0))
+
+    def breakpoints(self, line: Line) -> Floats:
+        """Roots of (u + t v)^2 = cos^2 (c + 2bt + at^2), the turning point of each cosine, and where two cosines meet."""
+        u, v = line.base * self.inverse, line.direction * self.inverse
+        a, b, c = line.direction_square, line.cross, line.base_square
+        square = self.bound() ** 2
+        meet = quadratic_roots(v * v - square * a, 2 * (u * v - square * b), u * u - square * c)
+        turn = _ratio(u * b - v * c, v * b - u * a)
+        return np.concatenate([meet, turn, _crossings(u, v)])
+
+
+class Distance:
+    """The largest squared Euclidean distance to a peer."""
+
+    def __init__(self, peer_gram: Floats) -> None:
+        self.gram = peer_gram
+        self.peer_squares = np.diag(peer_gram)
+        self.tolerance = 1e-11 * float(self.peer_squares.max(initial=0.0))
+
+    def worst(self, dots: Floats, squares: Floats) -> Floats:
+        """The largest squared distance to a peer."""
+        return squares + (self.peer_squares - 2 * dots).max(axis=1)
+
+    def bound(self) -> float:
+        """The largest squared distance between two peers."""
+        return float((self.peer_squares[:, None] + self.peer_squares - 2 * self.gram).max())
+
+    def breakpoints(self, line: Line) -> Floats:
+        """Roots of |base + t direction - peer|^2 = bound, the nearest point to each peer, and where two distances meet."""
+        a, half = line.direction_square, line.cross - line.direction
+        c = line.base_square - 2 * line.base + self.peer_squares - self.bound()
+        meet = quadratic_roots(np.full_like(half, a), 2 * half, c)
+        turn = _ratio(-half, np.full_like(half, a))
+        return np.concatenate([meet, turn, _crossings(self.peer_squares - 2 * line.base, -2 * line.direction)])
+
+
+def _crossings(u: Floats, v: Floats) -> Floats:
+    """Where u_i + t v_i = u_j + t v_j."""
+    i, j = np.triu_indices(len(u), 1)
+    return _ratio(u[j] - u[i], v[i] - v[j])
+
+
+def _ratio(top: Floats, bottom: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(top / bottom, dtype=np.float64)
+
+
+def quadratic_roots(a: Floats, b: Floats, c: Floats) -> Floats:
+    """Real roots of a t^2 + b t + c, without cancellation; NaN or Inf where there is none."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # A root that touches may have a discriminant just below zero.
+        discriminant = b * b - 4 * a * c
+        touching = (discriminant < 0) & (discriminant > -1e-12 * b * b)
+        root = np.sqrt(np.where(touching, 0.0, discriminant))
+        q = -0.5 * (b + np.copysign(root, b))
+        return np.concatenate([q / a, c / q])

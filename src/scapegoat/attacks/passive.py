@@ -1,0 +1,14 @@
+"""The passive attack: train honestly and watch."""
+
+from __future__ import annotations
+
+from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
+
+
+@register("passive")
+class Passive(Attack):
+    """Sends what honest clients with the mask data would send, and only observes the global model."""
+
+    def craft(self, view: AttackerView) -> Crafted:
+        """The honest updates."""
+        return Crafted(view.honest())

@@ -1,0 +1,146 @@
+"""From a layer's recorded calls to its piece of the per-sample gradients; one function a kind of layer.
+
+A layer that is not here, or that is used in a way its calls do not tell, is differentiated sample by sample
+(`scapegoat.gradients.direct`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scapegoat.gradients.pieces import Ghost, Lookup, Piece, Positions, Rows, Slot
+from scapegoat.gradients.recording import Call
+
+Slots = Mapping[str, Slot]
+"""A layer's trainable parameters by their name in the layer; a frozen one is missing."""
+
+MakePiece = Callable[[nn.Module, list[Call], Slots], Piece]
+
+_MAKERS: dict[type[nn.Module], tuple[MakePiece, Callable[[nn.Module], bool]]] = {}
+
+
+def _layer(
+    *kinds: type[nn.Module], when: Callable[[nn.Module], bool] = lambda module: True
+) -> Callable[[MakePiece], MakePiece]:
+    def add(make: MakePiece) -> MakePiece:
+        for kind in kinds:
+            _MAKERS[kind] = (make, when)
+        return make
+
+    return add
+
+
+def maker(module: nn.Module) -> MakePiece | None:
+    """How to read this layer's per-sample gradients from its calls, or None if that is not known."""
+    known = _MAKERS.get(type(module))
+    if known is None or not known[1](module):
+        return None
+    return known[0]
+
+
+def _rows(slots: Slots, **gradients: Tensor) -> Rows:
+    return Rows([(slots[name], rows.flatten(1)) for name, rows in gradients.items() if name in slots])
+
+
+@_layer(nn.Linear)
+def linear(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
+    """Ghost products; several calls or positions of one sample are summed."""
+    if len(calls) == 1 and calls[0].inputs.dim() == 2:
+        return Ghost(calls[0].inputs, calls[0].grads, slots.get("weight"), slots.get("bias"))
+    samples = len(calls[0].inputs)
+    a = torch.cat([call.inputs.reshape(samples, -1, call.inputs.shape[-1]) for call in calls], 1)
+    delta = torch.cat([call.grads.reshape(samples, -1, call.grads.shape[-1]) for call in calls], 1)
+    return Positions(a, delta, slots.get("weight"), slots.get("bias"))
+
+
+def _conv_is_known(module: nn.Module) -> bool:
+    return isinstance(module, nn.Conv1d | nn.Conv2d)
+
+
+@_layer(nn.Conv1d, nn.Conv2d, when=_conv_is_known)
+def convolution(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
+    """A linear map of the unfolded patches, written out for this one layer."""
+    assert isinstance(module, nn.Conv1d | nn.Conv2d)
+    weight = sum((_conv_weight_rows(module, call) for call in calls[1:]), _conv_weight_rows(module, calls[0]))
+    bias = sum((call.grads.flatten(2).sum(2) for call in calls[1:]), calls[0].grads.flatten(2).sum(2))
+    return _rows(slots, weight=weight, bias=bias)
+
+
+def _conv_weight_rows(module: nn.Conv1d | nn.Conv2d, call: Call) -> Tensor:
+    x, delta = call.inputs, call.grads
+    if module.padding_mode != "zeros" or isinstance(module.padding, str):
+        mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+        x, padding = F.pad(x, module._reversed_padding_repeated_twice, mode=mode), (0,) * len(module.kernel_size)
+    else:
+        padding = module.padding
+    kernel, stride, dilation = module.kernel_size, module.stride, module.dilation
+    if isinstance(module, nn.Conv1d):
+        x, delta = x.unsqueeze(2), delta.unsqueeze(2)
+        kernel, stride, dilation, padding = (1, *kernel), (1, *stride), (1, *dilation), (0, *padding)
+    patches = F.unfold(x, kernel, dilation, padding, stride)
+    samples, groups = len(x), module.groups
+    patches = patches.view(samples * groups, -1, patches.shape[2])
+    delta = delta.reshape(samples * groups, -1, patches.shape[2])
+    return torch.bmm(delta, patches.transpose(1, 2)).view(samples, -1)
+
+
+@_layer(nn.LayerNorm)
+def layer_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
+    """Weight: sum over positions of Delta times the normalised input; bias: sum of Delta."""
+    assert isinstance(module, nn.LayerNorm)
+    shape = module.normalized_shape
+
+    def summed(rows: Tensor) -> Tensor:
+        return rows.reshape(len(rows), -1, *shape).sum(1)
+
+    return _affine(calls, slots, lambda x: F.layer_norm(x, shape, eps=module.eps), summed)
+
+
+def _channel_sum(rows: Tensor) -> Tensor:
+    return rows.flatten(2).sum(2) if rows.dim() > 2 else rows
+
+
+@_layer(nn.GroupNorm)
+def group_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
+    """Weight: sum over positions of Delta times the normalised input; bias: sum of Delta."""
+    assert isinstance(module, nn.GroupNorm)
+    return _affine(calls, slots, lambda x: F.group_norm(x, module.num_groups, eps=module.eps), _channel_sum)
+
+
+@_layer(nn.InstanceNorm1d, nn.InstanceNorm2d, when=lambda module: not module.track_running_stats)
+def instance_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
+    """As GroupNorm with a group a channel."""
+    assert isinstance(module, nn.InstanceNorm1d | nn.InstanceNorm2d)
+    return _affine(calls, slots, lambda x: F.instance_norm(x, eps=module.eps), _channel_sum)
+
+
+@_layer(nn.BatchNorm1d, nn.BatchNorm2d, when=lambda module: not module.training and module.running_mean is not None)
+def batch_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
+    """With the running statistics; in training mode samples mix and have no gradient of their own."""
+    assert isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
+    mean, variance = module.running_mean, module.running_var
+    return _affine(calls, slots, lambda x: F.batch_norm(x, mean, variance, eps=module.eps), _channel_sum)
+
+
+def _affine(
+    calls: list[Call], slots: Slots, normalise: Callable[[Tensor], Tensor], summed: Callable[[Tensor], Tensor]
+) -> Piece:
+    weight = torch.stack([summed(normalise(call.inputs) * call.grads) for call in calls]).sum(0)
+    bias = torch.stack([summed(call.grads) for call in calls]).sum(0)
+    return _rows(slots, weight=weight, bias=bias)
+
+
+@_layer(nn.Embedding, when=lambda module: module.max_norm is None and not module.scale_grad_by_freq)
+def embedding(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
+    """Rows of the table that a sample's tokens name; the padding row has no gradient."""
+    assert isinstance(module, nn.Embedding)
+    samples = len(calls[0].inputs)
+    tokens = torch.cat([call.inputs.reshape(samples, -1) for call in calls], 1)
+    delta = torch.cat([call.grads.reshape(samples, -1, module.embedding_dim) for call in calls], 1)
+    if module.padding_idx is not None:
+        delta = delta.masked_fill((tokens == module.padding_idx).unsqueeze(2), 0.0)
+    return Lookup(tokens, delta, slots["weight"])
