@@ -1,66 +1,70 @@
-"""What every aggregation rule shares: its inputs, its answer, and the screening of malformed updates."""
+"""What every aggregation rule shares: how it is called, its options and their checks, and the registry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
 
-import torch
-from torch import Tensor
+from pydantic import BeforeValidator
 
+from scapegoat.aggregation.stack import Stack, Updates, checked, collect
+from scapegoat.aggregation.types import Aggregate, AggregationContext, Score
+from scapegoat.errors import InputError, OptionError
 from scapegoat.registry import Component, Registry
 
-
-@dataclass(frozen=True)
-class Aggregate:
-    """What a rule did with the n updates of a round.
-
-    `update` [d] is the descent direction for the server. `kept` [n] says whose update entered it, `rejected` [n] whose
-    was malformed (wrong shape or type, NaN, Inf, or too large to square) and never looked at. `notes` are figures that
-    the rule wants on record (a clipping norm, an epsilon). With no row left, `update` is zero and `kept` all False.
-    """
-
-    update: Tensor
-    kept: Tensor
-    rejected: Tensor
-    notes: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Score:
-    """How the model fares on the server's own validation data after a candidate update."""
-
-    loss: float
-    error_rate: float
+__all__ = [
+    "Aggregate",
+    "AggregationContext",
+    "Rule",
+    "Score",
+    "Stack",
+    "Transform",
+    "Trim",
+    "Updates",
+    "check_malicious",
+    "check_trim",
+    "get",
+    "register",
+    "registry",
+    "trim_count",
+]
 
 
-@dataclass(frozen=True)
-class AggregationContext:
-    """What the server knows beside the updates. Never who is malicious.
+def _trim(value: object) -> int | float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if 0 < value < 0.5:
+            return float(value)
+        if 1 <= value < math.inf and value == int(value):
+            return int(value)
+    raise OptionError("", f"{value!r} is not a trim; a whole number from 1, or a fraction between 0 and 0.5, is wanted")
 
-    `state` belongs to the rule: tensors that it keeps from round to round, saved with the checkpoint.
-    `score` tries a candidate update on the server's validation data; `root_update` is the server's own update on its
-    root data. Both are None where the server has no such data. `layout` names the slices of the flat vector, in order:
-    (parameter name, shape). `output_probe` maps an update to the mean class probabilities that the model, after it,
-    gives to a batch of noise made from the seed (DeepSight's division differences).
-    """
 
-    client_ids: tuple[int, ...]
-    sample_counts: tuple[int, ...]
-    round: int = 0
-    generator: torch.Generator | None = None
-    score: Callable[[Tensor], Score] | None = None
-    root_update: Callable[[], Tensor] | None = None
-    output_probe: Callable[[Tensor, int], Tensor] | None = None
-    layout: tuple[tuple[str, tuple[int, ...]], ...] | None = None
-    state: MutableMapping[str, Tensor] = field(default_factory=dict)
+Trim = Annotated[int | float, BeforeValidator(_trim)]
+"""How many updates b to trim: a number, or a fraction of the updates of the step."""
 
-    def rows(self, keep: Sequence[int]) -> AggregationContext:
-        """The same context for a subset of the rows."""
-        return replace(
-            self,
-            client_ids=tuple(self.client_ids[i] for i in keep),
-            sample_counts=tuple(self.sample_counts[i] for i in keep),
+
+def trim_count(trim: int | float, n: int) -> int:
+    """b for n updates: `trim` itself, or the fraction of n rounded up; never so many that 2b >= n."""
+    b = _trim(trim)
+    return max(0, min(b if isinstance(b, int) else math.ceil(b * n - 1e-9), (n - 1) // 2))
+
+
+def check_trim(trim: int | float, updates_per_step: int) -> None:
+    """Raise OptionError unless 2b < n."""
+    if isinstance(trim, int) and 2 * trim >= updates_per_step:
+        most = (updates_per_step - 1) // 2
+        allowed = f"at most {most}" if most else "no trim is possible"
+        raise OptionError(
+            "trim", f"{trim} is too many for {updates_per_step} updates a step: 2b < n is wanted, {allowed}"
+        )
+
+
+def check_malicious(malicious: int, updates_per_step: int, needed: int, why: str) -> None:
+    """Raise OptionError unless there are `needed` updates a step."""
+    if updates_per_step < needed:
+        raise OptionError(
+            "malicious", f"{malicious} is too many for {updates_per_step} updates a step: {why} wants at least {needed}"
         )
 
 
@@ -68,22 +72,51 @@ class Rule(Component):
     """A server's aggregation rule.
 
     `rule(updates)` or `rule(updates, context)`, where updates are stacked [n, d] or a list of vectors as they arrived.
+    A new rule defines `aggregate`, which sees well-formed rows only.
     """
 
-    def __call__(self, updates: Tensor | Sequence[Tensor], context: AggregationContext | None = None) -> Aggregate:
+    by_gram: ClassVar[bool] = False
+    """Whether the rule needs the Gram matrix, which then serves to find malformed rows too."""
+
+    def __call__(self, updates: Updates | Stack, context: AggregationContext | None = None) -> Aggregate:
         """Aggregate the updates of one round."""
+        stack = collect(updates, None if context is None else context.dimension)
+        arrived = len(stack.accepted)
+        if context is None:
+            context = AggregationContext.anonymous(arrived)
+        elif not len(context.client_ids) == len(context.sample_counts) == arrived:
+            raise InputError(
+                f"{arrived} updates came with {len(context.client_ids)} client ids and {len(context.sample_counts)} "
+                f"sample counts; one of each an update is wanted"
+            )
+        stack = checked(stack, by_gram=self.by_gram)
+        return self.aggregate(stack, context.rows(stack.places)) if len(stack) else stack.nothing()
+
+    def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
+        """Aggregate well-formed rows, at least one; the context is theirs, row by row."""
         raise NotImplementedError
 
     def check(self, updates_per_step: int) -> None:
         """Raise OptionError if the rule cannot work with so many updates a step."""
 
+    def follows(self, stages: Sequence[Rule]) -> None:
+        """Raise OptionError if the rule must not come after these stages of a pipeline."""
+
 
 class Transform(Rule):
     """A rule that changes updates before another rule aggregates them; alone, it ends in the mean."""
 
-    def transform(self, updates: Tensor, context: AggregationContext) -> tuple[Tensor, dict[str, float]]:
-        """The changed updates [n, d], and notes."""
+    rowwise: ClassVar[bool] = False
+    """Whether each row is changed without a look at the others."""
+
+    def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
+        """The changed rows, and notes."""
         raise NotImplementedError
+
+    def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
+        """The mean of the changed rows."""
+        changed, notes = self.transform(stack, context)
+        return changed.aggregate(changed.mean(), notes=notes)
 
 
 registry: Registry[Rule] = Registry("defense", "scapegoat.aggregation")

@@ -1,0 +1,47 @@
+"""Aggregation rules: one file a rule, each a pure function of the updates and a class that carries its options.
+
+get("atm", trim=1)(updates)      the rule by name
+atm(updates, trim=1)             the function behind it; it has the same name as its file
+parse([{"name": "norm_clipping"}, {"name": "atm"}])
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from scapegoat.aggregation.base import Rule, Transform, Trim, get, register, registry, trim_count
+from scapegoat.aggregation.pipeline import Pipeline, parse
+from scapegoat.aggregation.stack import Stack
+from scapegoat.aggregation.types import Aggregate, AggregationContext, Score
+
+if TYPE_CHECKING:
+    from scapegoat.aggregation.atm import atm as atm
+    from scapegoat.aggregation.clipped_atm import clipped_atm as clipped_atm
+    from scapegoat.aggregation.fedavg import fedavg as fedavg
+    from scapegoat.aggregation.median import median as median
+    from scapegoat.aggregation.memory_atm import memory_atm as memory_atm
+    from scapegoat.aggregation.norm_clipping import norm_clipping as norm_clipping
+    from scapegoat.aggregation.trimmed_mean import trimmed_mean as trimmed_mean
+
+# Importing a rule's file binds its module here; from then on its name means the function, for every rule there is.
+for _name in registry.names():
+    _function = getattr(sys.modules.get(f"{__name__}.{_name}"), _name, None)
+    if _function is not None:
+        globals()[_name] = _function
+
+__all__ = [
+    "Aggregate",
+    "AggregationContext",
+    "Pipeline",
+    "Rule",
+    "Score",
+    "Stack",
+    "Transform",
+    "Trim",
+    "get",
+    "parse",
+    "register",
+    "registry",
+    "trim_count",
+]

@@ -1,0 +1,41 @@
+"""FedAvg: the mean of the updates (McMahan et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, register
+from scapegoat.aggregation.stack import screened
+
+
+@screened()
+def fedavg(stack: Stack, weights: Sequence[float] | None = None) -> Aggregate:
+    """sum_k w_k g_k / sum_k w_k, one weight an update that arrived; equal weights by default.
+
+    Weights come from clients too: one that is negative or not finite counts as zero, and if none is positive the
+    mean is unweighted.
+    """
+    if weights is None:
+        return stack.aggregate(stack.mean())
+    given = torch.tensor([float(w) for w in weights], dtype=torch.float64)[stack.accepted]
+    given = torch.where(given.isfinite() & (given > 0), given, 0.0)
+    if not bool((given > 0).any()):
+        return stack.aggregate(stack.mean())
+    share = given / given.max()  # by the largest first: the sum cannot overflow
+    return stack.aggregate(stack.weighted(share / share.sum()), share > 0)
+
+
+@register("fedavg")
+class FedAvg(Rule):
+    """The mean of the updates, weighted by sample counts if `weighted`."""
+
+    weighted: bool = False
+
+    def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
+        """The (weighted) mean."""
+        if not self.weighted:
+            return fedavg(stack)
+        counts = dict(zip(stack.places, context.sample_counts, strict=True))
+        return fedavg(stack, weights=[counts.get(i, 0) for i in range(len(stack.accepted))])

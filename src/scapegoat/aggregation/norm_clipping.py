@@ -1,0 +1,44 @@
+"""Norm clipping: no update is longer than the median one, or than a given norm."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Stack, Transform, register
+from scapegoat.aggregation.stack import screened
+
+
+def median_of(values: Tensor) -> float:
+    """The median of a vector; of an even number, the mean of the two in the middle."""
+    ordered = values.sort().values
+    n = len(ordered)
+    return float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
+
+
+def clipped(stack: Stack, norm: float | None = None) -> tuple[Stack, float]:
+    """g_k · min(1, S/|g_k|) for every row, and S: `norm`, or the median of the norms."""
+    lengths = stack.norms()
+    bound = median_of(lengths) if norm is None else norm
+    return stack.scaled((bound / lengths.clamp_min(1e-300)).clamp_max(1.0)), bound
+
+
+@screened()
+def norm_clipping(stack: Stack, norm: float | None = None) -> Aggregate:
+    """Mean of the updates, each shortened to at most `norm` (by default the median of the norms)."""
+    changed, bound = clipped(stack, norm)
+    return changed.aggregate(changed.mean(), notes={"clip": bound})
+
+
+@register("norm_clipping")
+class NormClipping(Transform):
+    """Shorten every update to at most `norm`, or to the median of the norms."""
+
+    norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
+        """The shortened rows."""
+        changed, bound = clipped(stack, self.norm)
+        return changed, {"clip": bound}

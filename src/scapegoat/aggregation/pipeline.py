@@ -1,0 +1,80 @@
+"""Rules that compose: transforms, one after the other, that end in a rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from pydantic import ValidationError, model_validator
+
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, Transform, registry
+from scapegoat.aggregation.stack import checked
+from scapegoat.errors import OptionError
+from scapegoat.registry import first_problem
+
+
+class Pipeline(Rule):
+    """Transforms in order, then a rule: `[{name: norm_clipping}, {name: dp, sigma: 0.01}, {name: atm}]`.
+
+    A pipeline whose last stage is a transform ends in the mean.
+    """
+
+    name: ClassVar[str] = "pipeline"
+
+    stages: tuple[Rule, ...]
+
+    @model_validator(mode="after")
+    def _composes(self) -> Pipeline:
+        if not self.stages:
+            raise OptionError("", "a pipeline needs at least one rule")
+        for i, stage in enumerate(self.stages[:-1]):
+            if not isinstance(stage, Transform):
+                transforms = ", ".join(n for n, c in registry.classes() if issubclass(c, Transform))
+                raise OptionError(
+                    str(i), f"{stage.name} ends a pipeline, but others follow (before the last only: {transforms})"
+                )
+        for i, stage in enumerate(self.stages):
+            stage.follows(self.stages[:i])
+        return self
+
+    def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
+        """Every transform in turn, then the rule on what came out."""
+        notes: dict[str, float] = {}
+        for stage in self.stages[:-1]:
+            assert isinstance(stage, Transform)
+            before = stack.places
+            stack, said = stage.transform(stack, context)
+            notes |= said
+            stack = checked(stack)
+            if not len(stack):
+                return stack.nothing(notes)
+            context = context.rows([before.index(place) for place in stack.places])
+        answer = self.stages[-1].aggregate(stack, context)
+        return replace(answer, notes=notes | answer.notes)
+
+    def check(self, updates_per_step: int) -> None:
+        """Every stage must be able to work with so many updates."""
+        for stage in self.stages:
+            stage.check(updates_per_step)
+
+    def canonical(self) -> Any:
+        """The list of stages, as the spec writes it."""
+        return [stage.canonical() for stage in self.stages]
+
+
+def parse(value: Any) -> Rule:
+    """A rule from a name, a `{name: ..., option: ...}` mapping, a list of those (a pipeline), or a rule."""
+    if not isinstance(value, (list, tuple)):
+        return registry.parse(value)
+    stages = []
+    for i, stage in enumerate(value):
+        try:
+            stages.append(registry.parse(stage))
+        except OptionError as error:
+            raise OptionError(f"{i}.{error.path}".rstrip("."), error.message) from None
+    if len(stages) == 1:
+        return stages[0]
+    try:
+        return Pipeline(stages=tuple(stages))
+    except ValidationError as error:
+        raise first_problem(error) from None

@@ -1,0 +1,222 @@
+"""The updates of a round as a rule sees them: only well-formed rows, never copied as a whole.
+
+This is the one place where malformed updates are set aside. A row is malformed if it is not a vector of the round's
+length and type, if it holds NaN or Inf, or if its squared norm overflows float32. It is its sender's fault, not the
+round's: the other rows are aggregated as if it had never come, and it is reported as rejected.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Concatenate, ParamSpec
+
+import torch
+from torch import Tensor
+
+from scapegoat import geometry
+from scapegoat.aggregation.types import Aggregate
+from scapegoat.errors import InputError
+
+P = ParamSpec("P")
+Updates = Tensor | Sequence[Tensor]
+
+LARGEST_SQUARE = torch.finfo(torch.float32).max
+_ADD_WIDTH = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Well-formed rows x_i [n, d], each times `scale[i]`, of the updates that arrived.
+
+    `accepted` [arrived] says which rows these are. `checked` is False until the values have been looked at.
+    """
+
+    rows: geometry.Rows
+    accepted: Tensor
+    d: int
+    scale: Tensor | None = None
+    checked: bool = False
+    _known: dict[str, Tensor] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def places(self) -> list[int]:
+        """Where each row stood among the updates that arrived."""
+        return self.accepted.nonzero().flatten().tolist()
+
+    def gram(self) -> Tensor:
+        """Inner products of the rows [n, n], float64."""
+        if "gram" not in self._known:
+            self._known["gram"] = geometry.gram(self.rows)
+        matrix = self._known["gram"]
+        return matrix if self.scale is None else matrix * self.scale[:, None] * self.scale[None, :]
+
+    def norms(self) -> Tensor:
+        """Euclidean norms of the rows [n], float64."""
+        if "squares" not in self._known:
+            known = self._known.get("gram")
+            self._known["squares"] = geometry.squared_norms(self.rows) if known is None else known.diagonal().clone()
+        length = self._known["squares"].sqrt()
+        return length if self.scale is None else length * self.scale
+
+    def weighted(self, weights: Tensor) -> Tensor:
+        """sum_i weights[i] x_i as a float32 vector [d]; rows of weight zero are not read."""
+        weights = weights.double() if self.scale is None else weights.double() * self.scale
+        used = weights.nonzero().flatten().tolist()
+        if isinstance(self.rows, Tensor) and 3 * len(used) > len(self):
+            return torch.mv(self.rows.T, weights.to(self.rows.dtype))
+        out = torch.zeros(self.d)
+        factors = weights.tolist()
+        for start in range(0, self.d, _ADD_WIDTH):
+            part = out[start : start + _ADD_WIDTH]
+            for i in used:
+                part.add_(self.rows[i][start : start + _ADD_WIDTH], alpha=factors[i])
+        return out
+
+    def mean(self, keep: Tensor | None = None) -> Tensor:
+        """Mean of the rows, or of those where `keep` [n] is True."""
+        chosen = torch.ones(len(self), dtype=torch.float64) if keep is None else keep.double()
+        return self.weighted(chosen / chosen.sum().clamp_min(1))
+
+    def columns(self, start: int, stop: int) -> list[Tensor]:
+        """Columns start..stop of every row."""
+        if self.scale is None:
+            return [row[start:stop] for row in self.rows]
+        return [row[start:stop] * factor for row, factor in zip(self.rows, self.scale.tolist(), strict=True)]
+
+    def scaled(self, factors: Tensor) -> Stack:
+        """The same rows times `factors` [n]; nothing is copied."""
+        return replace(self, scale=factors.double() if self.scale is None else factors.double() * self.scale)
+
+    def subset(self, keep: Tensor) -> Stack:
+        """Only the rows where `keep` [n] is True, as views."""
+        index = keep.nonzero().flatten()
+        accepted = torch.zeros_like(self.accepted)
+        accepted[self.accepted.nonzero().flatten()[index]] = True
+        known = {"squares": self._known["squares"][index]} if "squares" in self._known else {}
+        if "gram" in self._known:
+            known["gram"] = self._known["gram"][index[:, None], index]
+        return replace(
+            self,
+            rows=tuple(self.rows[i] for i in index.tolist()),
+            accepted=accepted,
+            scale=None if self.scale is None else self.scale[index],
+            _known=known,
+        )
+
+    def matrix(self) -> Tensor:
+        """The rows as a matrix of their own [n, d] (a copy)."""
+        out = torch.empty(len(self), self.d)
+        for i, row in enumerate(self.rows):
+            out[i] = row if self.scale is None else row * float(self.scale[i])
+        return out
+
+    def holding(self, rows: Tensor) -> Stack:
+        """Other rows [n, d] in the places of these, to be screened again."""
+        return replace(self, rows=rows, scale=None, checked=False, _known={})
+
+    def aggregate(
+        self, update: Tensor, kept: Tensor | None = None, notes: Mapping[str, float] | None = None
+    ) -> Aggregate:
+        """The answer of a rule that kept the rows `kept` [n] (all by default)."""
+        everyone = self.accepted.clone()
+        if kept is not None:
+            everyone[self.accepted] = kept
+        return Aggregate(update=update, kept=everyone, rejected=~self.accepted, notes=dict(notes or {}))
+
+    def nothing(self, notes: Mapping[str, float] | None = None) -> Aggregate:
+        """The answer where no row entered: a zero update."""
+        return self.aggregate(torch.zeros(self.d), torch.zeros(len(self), dtype=torch.bool), notes)
+
+
+def collect(updates: Updates | Stack, dimension: int | None = None) -> Stack:
+    """The updates that have the right shape and type.
+
+    `dimension` is the length that the server expects; without it the most common length is right. Among vectors of
+    several types the most common floating type is right (float32 in a draw).
+    """
+    if isinstance(updates, Stack):
+        return updates
+    if isinstance(updates, Tensor):
+        return _matrix(updates, dimension)
+    vectors = [u.detach() if _is_vector(u) else None for u in updates]
+    if dimension is None:
+        dimension = _most_common([v.numel() for v in vectors if v is not None], first=None) or 0
+    types = [v.dtype for v in vectors if v is not None and v.numel() == dimension]
+    dtype = _most_common(types, first=torch.float32)
+    accepted = torch.tensor(
+        [v is not None and v.numel() == dimension and v.dtype == dtype for v in vectors], dtype=torch.bool
+    )
+    rows = tuple(
+        v.to(torch.float32) for v, fine in zip(vectors, accepted.tolist(), strict=True) if fine and v is not None
+    )
+    return Stack(rows=rows, accepted=accepted, d=dimension)
+
+
+def screened(
+    by_gram: bool = False,
+) -> Callable[[Callable[Concatenate[Stack, P], Aggregate]], Callable[Concatenate[Updates | Stack, P], Aggregate]]:
+    """Decorator: a function of well-formed rows becomes one of whatever arrived.
+
+    The rows are screened by their norms, or by their Gram matrix if the function needs that anyway. If no row is
+    left, the answer is a zero update that nobody entered.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[Stack, P], Aggregate],
+    ) -> Callable[Concatenate[Updates | Stack, P], Aggregate]:
+        @functools.wraps(function)
+        def safe(updates: Updates | Stack, /, *args: P.args, **kwargs: P.kwargs) -> Aggregate:
+            stack = checked(collect(updates), by_gram=by_gram)
+            return function(stack, *args, **kwargs) if len(stack) else stack.nothing()
+
+        return safe
+
+    return decorate
+
+
+def checked(stack: Stack, by_gram: bool = False) -> Stack:
+    """The rows of the stack whose values are finite and can be squared."""
+    if stack.checked:
+        return stack
+    squares = stack.gram().diagonal() if by_gram else stack.norms().square()
+    fine = squares <= LARGEST_SQUARE  # False for NaN
+    return replace(stack if bool(fine.all()) else stack.subset(fine), checked=True)
+
+
+def _matrix(updates: Tensor, dimension: int | None) -> Stack:
+    if updates.dim() != 2 or not updates.dtype.is_floating_point:
+        raise InputError(
+            f"stacked updates are {updates.dtype} of shape {tuple(updates.shape)}; a floating-point [n, d] is wanted"
+        )
+    n, d = updates.shape
+    if dimension is not None and d != dimension:
+        return Stack(rows=(), accepted=torch.zeros(n, dtype=torch.bool), d=dimension)
+    rows = updates.detach().to(torch.float32)
+    if d > 1 and rows.stride(1) != 1:
+        rows = rows.contiguous()
+    return Stack(rows=rows, accepted=torch.ones(n, dtype=torch.bool), d=d)
+
+
+def _is_vector(update: object) -> bool:
+    return (
+        isinstance(update, Tensor)
+        and update.dim() == 1
+        and update.dtype.is_floating_point
+        and update.layout == torch.strided
+        and update.device.type != "meta"
+    )
+
+
+def _most_common(values: list[Any], first: Any) -> Any:
+    """The most frequent value; in a draw `first` if it takes part, else the one seen first."""
+    counts = Counter(values)
+    if not counts:
+        return first
+    most = max(counts.values())
+    return first if counts.get(first) == most else next(v for v in values if counts[v] == most)

@@ -1,0 +1,177 @@
+"""Angles, norms and Gram matrices of a stack of vectors.
+
+Everything that a rule or an attack asks about directions and distances follows from one matrix, G[i, j] = <x_i, x_j>.
+It is computed once, O(n² d), as float32 products over chunks of d whose sums are kept in float64; the few rows for
+which float32 is not enough (nearly parallel to another row, or too small to square) are computed again in float64.
+
+Rows come as a matrix [n, d] or as a sequence of n vectors of one length. Neither is copied: the work goes through
+blocks of d. A row with NaN, Inf or an overflowing square spoils its own row and column of G, nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+Rows = Tensor | Sequence[Tensor]
+
+CHUNK = 4096
+"""Length of the float32 products: short enough for their rounding, long enough for the matrix product to be fast."""
+
+TINY = 1e-24
+"""Squared norms below this may consist of squares that float32 rounds to zero."""
+
+PARALLEL = 0.99
+"""Beyond this |cosine|, the float32 error of G would show in the angle or in the distance."""
+
+_BLOCK_BYTES = 8 << 20
+
+
+def dimension(rows: Rows) -> int:
+    """Length d of the rows (0 if there are none)."""
+    if isinstance(rows, Tensor):
+        return rows.shape[1]
+    return rows[0].numel() if rows else 0
+
+
+def blocks(rows: Rows, width: int) -> Iterator[tuple[int, Tensor]]:
+    """The stack as (offset, [n, <= width]) blocks of columns: views of a matrix, or copies of separate vectors."""
+    for start in range(0, dimension(rows), width):
+        if isinstance(rows, Tensor):
+            yield start, rows[:, start : start + width]
+        else:
+            yield start, torch.stack([row[start : start + width] for row in rows])
+
+
+def gram(rows: Rows) -> Tensor:
+    """G [n, n] in float64, G[i, j] = <x_i, x_j>: symmetric, relative error about 1e-6 of |x_i||x_j|.
+
+    Pairs with |cosine| > 0.99 and rows with a squared norm below 1e-24 are exact to float64 rounding.
+    """
+    n = len(rows)
+    total = torch.zeros(n, n, dtype=torch.float64)
+    if n == 0 or dimension(rows) == 0:
+        return total
+    # The products of one batch are [chunks, n, n]; they and the copies of separate vectors stay within one block.
+    for _, block in blocks(rows, _wide(rows)):
+        total += _batched_gram(block)
+    total = (total + total.T) / 2
+    return _refined(rows, total)
+
+
+def products(left: Rows, right: Rows) -> Tensor:
+    """[n, k] in float64: inner products of n rows with k others, float32 products over chunks of d."""
+    total = torch.zeros(len(left), len(right), dtype=torch.float64)
+    if total.numel() == 0:
+        return total
+    width = min(_wide(left), _wide(right))
+    for (_, a), (_, b) in zip(blocks(left, width), blocks(right, width), strict=True):
+        for x, y in zip(_chunked(a), _chunked(b), strict=True):
+            total += torch.bmm(x, y.transpose(1, 2)).sum(0, dtype=torch.float64)
+    return total
+
+
+def squared_norms(rows: Rows) -> Tensor:
+    """Squared Euclidean norms [n] in float64; Inf or NaN where a row holds one or a square overflows float32."""
+    total = torch.zeros(len(rows), dtype=torch.float64)
+    if dimension(rows) == 0:
+        return total
+    for i, row in enumerate(rows):
+        for part in _chunked(row[None]):
+            total[i] += torch.linalg.vector_norm(part, dim=2).double().square().sum()
+    for i in torch.nonzero(total < TINY).flatten().tolist():
+        total[i] = row64(rows[i]).square().sum()
+    return total
+
+
+def norms(gram_matrix: Tensor) -> Tensor:
+    """Euclidean norms [n] from a Gram matrix."""
+    return gram_matrix.diagonal().clamp_min(0).sqrt()
+
+
+def angles(gram_matrix: Tensor) -> Tensor:
+    """Angles [n, n] in radians, arccos(<x_i, x_j> / |x_i||x_j|); pi/2 between a zero vector and any other."""
+    length = norms(gram_matrix)
+    zero = length == 0
+    unit = torch.where(zero, 1.0, length)
+    theta = (gram_matrix / unit[:, None] / unit[None, :]).clamp(-1, 1).arccos()
+    theta[zero, :] = math.pi / 2
+    theta[:, zero] = math.pi / 2
+    theta.fill_diagonal_(0)
+    return theta
+
+
+def mean_angles(angle_matrix: Tensor) -> Tensor:
+    """Mean angle [n] of each row to the n - 1 others (0 for a single row)."""
+    n = angle_matrix.shape[0]
+    return (angle_matrix.sum(1) - angle_matrix.diagonal()) / max(n - 1, 1)
+
+
+def squared_distances(gram_matrix: Tensor) -> Tensor:
+    """Squared Euclidean distances [n, n]: |x_i|² + |x_j|² - 2 <x_i, x_j>."""
+    square = gram_matrix.diagonal()
+    distance = (square[:, None] + square[None, :] - 2 * gram_matrix).clamp_min(0)
+    distance.fill_diagonal_(0)
+    return distance
+
+
+def row64(row: Tensor) -> Tensor:
+    """One vector in float64."""
+    return row.to(torch.float64)
+
+
+def _wide(rows: Rows) -> int:
+    """Columns a block: many chunks at once, within a bounded number of bytes for copies and products."""
+    n = max(len(rows), 1)
+    a_chunk = 4 * n * n if isinstance(rows, Tensor) else 4 * n * (n + CHUNK)
+    return CHUNK * max(1, _BLOCK_BYTES // a_chunk)
+
+
+def _chunked(block: Tensor) -> Iterator[Tensor]:
+    """[n, width] as batches [chunks, n, CHUNK] without a copy, then the rest as one batch of one."""
+    whole = block.shape[1] // CHUNK
+    if whole:
+        yield torch.unflatten(block[:, : whole * CHUNK], 1, (whole, CHUNK)).transpose(0, 1)
+    if block.shape[1] > whole * CHUNK:
+        yield block[:, whole * CHUNK :][None]
+
+
+def _batched_gram(block: Tensor) -> Tensor:
+    total = torch.zeros(block.shape[0], block.shape[0], dtype=torch.float64)
+    for part in _chunked(block):
+        total += torch.bmm(part, part.transpose(1, 2)).sum(0, dtype=torch.float64)
+    return total
+
+
+def _refined(rows: Rows, total: Tensor) -> Tensor:
+    """`total` with the entries that float32 gets wrong computed in float64."""
+    square = total.diagonal()
+    fine = square.isfinite()
+    tiny = fine & (square < TINY)
+    if tiny.any():
+        some, others = tiny.nonzero().flatten(), fine.nonzero().flatten()
+        exact = _products64(rows, some.tolist(), others.tolist())
+        total[some[:, None], others] = exact
+        total[others[:, None], some] = exact.T
+        square = total.diagonal()
+    bound = PARALLEL**2 * square[:, None] * square[None, :]
+    close = (total.square() > bound) & (bound > 0) & bound.isfinite()
+    close.fill_diagonal_(False)
+    if close.any():
+        some = close.any(1).nonzero().flatten()
+        total[some[:, None], some] = _products64(rows, some.tolist(), some.tolist())
+    return total
+
+
+def _products64(rows: Rows, left: list[int], right: list[int]) -> Tensor:
+    """Inner products in float64 of some rows with others, block by block."""
+    total = torch.zeros(len(left), len(right), dtype=torch.float64)
+    width = max(CHUNK, _BLOCK_BYTES // (8 * (len(left) + len(right))))
+    for start in range(0, dimension(rows), width):
+        a = torch.stack([row64(rows[i][start : start + width]) for i in left])
+        b = a if left == right else torch.stack([row64(rows[i][start : start + width]) for i in right])
+        total += a @ b.T
+    return total
