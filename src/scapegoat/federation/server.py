@@ -93,7 +93,7 @@ class Server:
         return out
 
     def _probe(self, update: Tensor, seed: int) -> Tensor:
-        """Mean class probabilities on noise of a client's model: the global one after its update alone."""
+        """Class probabilities on noise, of a client's model: the global one after its update alone."""
         step = self.optimizer.lr if self.local.sends == "gradient" else 1.0
         noise = torch.rand(256, *self.model.input_shape, generator=generator(self.seed, "probe", seed))
-        return self.model.logits(self.parameters - step * update, noise).softmax(1).mean(0)
+        return self.model.logits(self.parameters - step * update, noise).softmax(1)

@@ -110,8 +110,8 @@ def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:
     ordered = _ordered(scores)
     inside, outside = ordered[member], np.sort(ordered[~member])[::-1]
     allowed = int(np.floor(fpr * len(outside) + 1e-9))
-    threshold = outside[allowed] if allowed < len(outside) else -np.inf
-    return rate(int((inside > threshold).sum()), len(inside))
+    found = int((inside > outside[allowed]).sum()) if allowed < len(outside) else len(inside)
+    return rate(found, len(inside))
 
 
 def best_threshold_accuracy(scores: np.ndarray, member: np.ndarray) -> float:

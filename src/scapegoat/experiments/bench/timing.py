@@ -1,0 +1,20 @@
+"""Measuring on a machine that others use too: interleaved repeats, medians, ratios."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def interleaved(functions: dict[str, Callable[[], Any]], repeats: int, warmup: int = 1) -> dict[str, float]:
+    """Median seconds of each function, measured in turn so that a busy moment hits all of them."""
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for repeat in range(repeats + warmup):
+        for name, function in functions.items():
+            started = time.perf_counter()
+            function()
+            if repeat >= warmup:
+                seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(values) for name, values in seconds.items()}

@@ -1,0 +1,95 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scapegoat.data.base import Dataset, DataSpec
+from scapegoat.data.partitions import registry as partitions
+from scapegoat.data.splits import split
+from scapegoat.errors import InputError
+
+
+def make(records, classes=5, published_test=0, seed=0):
+    rng = np.random.default_rng(seed)
+    x = torch.from_numpy(rng.integers(0, 2, (records, 8), dtype=np.uint8))
+    return Dataset("toy", x, torch.from_numpy(rng.integers(0, classes, records)), classes, published_test)
+
+
+@given(
+    records=st.integers(300, 600),
+    published=st.sampled_from([0, 50]),
+    targets=st.integers(2, 80),
+    mask=st.integers(1, 60),
+    benign=st.integers(1, 20),
+    partition=st.sampled_from(["iid", "label_bias", "dirichlet"]),
+    validation=st.integers(0, 30),
+    seed=st.integers(0, 3),
+)
+@settings(deadline=None, max_examples=60)
+def test_splits_are_disjoint_and_members_come_from_the_shards(
+    records, published, targets, mask, benign, partition, validation, seed
+):
+    data = make(records, published_test=published)
+    parts = split(
+        data,
+        DataSpec(validation=validation),
+        partition=partitions.get(partition),
+        benign=benign,
+        targets=targets,
+        mask=mask,
+        seed=seed,
+    )
+    groups = [*parts.shards, parts.non_members, parts.mask, parts.validation, parts.test]
+    rows = torch.cat(groups).tolist()
+    assert len(rows) == len(set(rows))
+    assert len(parts.members) + len(parts.non_members) == targets
+    assert abs(len(parts.members) - len(parts.non_members)) <= 1
+    assert len(parts.mask) == mask
+    assert len(set(parts.members.tolist())) == len(parts.members)
+    for row, client in zip(parts.members.tolist(), parts.member_clients.tolist(), strict=True):
+        assert row in parts.shards[client].tolist()
+    assert (parts.wrong_labels != data.y[parts.targets]).all()
+    assert ((parts.wrong_labels >= 0) & (parts.wrong_labels < data.classes)).all()
+    if published:
+        assert set(parts.test.tolist()) == set(range(records - published, records))
+
+
+def test_members_are_drawn_evenly_from_the_clients():
+    parts = split(make(2000), DataSpec(), partition=partitions.get("iid"), benign=9, targets=300, mask=100, seed=0)
+    counts = torch.bincount(parts.member_clients, minlength=9)
+    assert counts.max() - counts.min() <= 1
+
+
+def test_the_same_seed_gives_the_same_splits_and_another_seed_others():
+    def members(seed):
+        return split(
+            make(800), DataSpec(), partition=partitions.get("iid"), benign=4, targets=40, mask=40, seed=seed
+        ).members.tolist()
+
+    assert members(3) == members(3)
+    assert members(3) != members(4)
+
+
+@pytest.mark.parametrize(
+    ("options", "targets", "says"),
+    [
+        ({}, 700, "leave"),
+        ({"train": 10}, 100, "data.train: 10"),
+        ({"train": 5000}, 20, "data.train asks for 5000"),
+        ({"validation": 900}, 20, "900 validation"),
+    ],
+)
+def test_too_small_a_data_set_is_refused_in_one_line(options, targets, says):
+    with pytest.raises(InputError) as error:
+        split(
+            make(600),
+            DataSpec(**options),
+            partition=partitions.get("iid"),
+            benign=4,
+            targets=targets,
+            mask=40,
+            seed=0,
+        )
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
