@@ -1,0 +1,1 @@
+"""Scapegoat's rules and attacks inside other people's systems."""

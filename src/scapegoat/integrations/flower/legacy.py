@@ -1,0 +1,97 @@
+"""The same rules for apps on Flower's older strategy API (`flwr.server.strategy`)."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flwr.app import Array, ArrayRecord
+from flwr.common import Parameters
+from flwr.server.strategy import FedAvg
+
+from scapegoat.integrations.flower.core import ProbeOutputs, RobustServer, TrainOnRoot, Validate, announce
+from scapegoat.integrations.flower.records import BufferMerge, ReplyKind
+from scapegoat.integrations.flower.rounds import Reply, RoundReport
+from scapegoat.optimizers import OptimizerOptions
+
+
+class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
+    """`flwr.server.strategy.FedAvg` with any rule in place of the mean.
+
+    Takes what `RobustAggregation` takes about rules and buffers; arrays have no names here, so that `buffers` are their
+    places as text (`"3"`). All other keywords go to Flower's `FedAvg`.
+    """
+
+    def __init__(
+        self,
+        rule: Any = "atm",
+        *,
+        replies: ReplyKind = "arrays",
+        buffers: Sequence[str] = (),
+        buffer_merge: BufferMerge = "mean",
+        server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
+        server_lr: float = 1.0,
+        seed: int = 0,
+        validate: Validate | None = None,
+        train_on_root: TrainOnRoot | None = None,
+        probe_outputs: ProbeOutputs | None = None,
+        **keywords: Any,
+    ) -> None:
+        super().__init__(**keywords)
+        self.server = RobustServer(
+            rule,
+            replies=replies,
+            buffers=buffers,
+            buffer_merge=buffer_merge,
+            server_optimizer=server_optimizer,
+            server_lr=server_lr,
+            seed=seed,
+            validate=validate,
+            train_on_root=train_on_root,
+            probe_outputs=probe_outputs,
+            sampling_rate=self.fraction_fit,
+        )
+        self.history: list[RoundReport] = []
+
+    def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
+        """Choose the clients as FedAvg does, and remember what they are given."""
+        self.server.send(ArrayRecord(_named(parameters)))
+        return super().configure_fit(server_round, parameters, client_manager)
+
+    def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> tuple[Parameters | None, dict[str, Any]]:
+        """The next global parameters; metrics aggregated over the kept clients."""
+        report = RoundReport(server_round)
+        replies = []
+        for client, result in results:
+            node, examples = client_number(client.cid), float(result.num_examples)
+            if not math.isfinite(examples) or examples < 0:
+                report.set_aside[node] = f"num_examples = {examples}"
+                continue
+            replies.append(Reply(node, _named(result.parameters), examples, result))
+        for failure in failures:
+            if isinstance(failure, tuple):
+                report.failed[client_number(failure[0].cid)] = str(failure[1])
+        arrays = self.server.aggregate(replies, report)
+        self.history.append(report)
+        announce(report)
+        kept = set(report.kept_nodes)
+        metrics: dict[str, Any] = {}
+        if self.fit_metrics_aggregation_fn:
+            used = [reply.content for reply in replies if reply.node in kept]
+            metrics = self.fit_metrics_aggregation_fn([(result.num_examples, result.metrics) for result in used])
+        metrics |= {"kept": len(kept), "dropped": len(report.dropped_nodes), "set_aside": len(report.set_aside)}
+        if arrays is None:
+            return None, metrics
+        return Parameters([array.data for array in arrays.values()], "numpy.ndarray"), metrics
+
+
+def _named(parameters: Parameters) -> dict[str, Array]:
+    # Types and shapes are read from the bytes themselves, never from what the sender claims.
+    return {str(i): Array("", (), parameters.tensor_type, data) for i, data in enumerate(parameters.tensors)}
+
+
+def client_number(cid: str) -> int:
+    """A number for a client's name: the number itself where it is one."""
+    return int(cid) if cid.isdecimal() else int.from_bytes(hashlib.sha256(cid.encode()).digest()[:7], "big")

@@ -1,0 +1,326 @@
+"""Strategies: updates relative to what was sent, whatever arrives, in whatever order."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from scapegoat.aggregation import registry as rules
+from scapegoat.errors import InputError
+from scapegoat.integrations import flower
+from scapegoat.integrations.flower import RobustAggregation
+from scapegoat.integrations.flower.rounds import stack
+from scapegoat.integrations.flower.rules import strategies, strategy_name
+from tests.integrations.flower_fakes import FakeGrid, answering, failure, instruction, record, reply
+
+SHAPES = {"layer.weight": (4, 3), "layer.bias": (4,)}
+NODES = (11, 5, 2**63 + 7, 42, 17, 23, 8)
+
+
+def model(seed: int = 0, scale: float = 1.0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {name: (scale * rng.normal(size=shape)).astype(np.float32) for name, shape in SHAPES.items()}
+
+
+def started(strategy: RobustAggregation, arrays: dict[str, np.ndarray]) -> RobustAggregation:
+    strategy.configure_train(1, record(arrays), ConfigRecord(), FakeGrid({node: answering(dict) for node in NODES}))
+    return strategy
+
+
+def moved(arrays: dict[str, np.ndarray], seed: int, scale: float = 0.01) -> dict[str, np.ndarray]:
+    step = model(1000 + seed, scale)
+    return {name: value - step[name] for name, value in arrays.items()}
+
+
+def values(arrays: ArrayRecord) -> dict[str, np.ndarray]:
+    return {name: array.numpy() for name, array in arrays.items()}
+
+
+def test_every_rule_has_a_strategy_that_flower_users_can_name():
+    assert {"AngularTrimmedMean", "ClippedAngularTrimmedMean", "MemoryAngularTrimmedMean"} <= set(strategies)
+    for name, rule in rules.classes():
+        strategy = getattr(flower, strategy_name(name))(fraction_evaluate=0.5)
+        assert strategy.server.rule == rule()
+        assert strategy.__doc__
+
+
+def test_options_of_the_rule_are_keywords_of_its_strategy():
+    strategy = flower.AngularTrimmedMean(trim=2, fraction_train=0.5)
+    assert strategy.server.rule.trim == 2
+    assert strategy.fraction_train == 0.5
+    with pytest.raises(TypeError, match="unexpected keyword argument 'trimm'"):
+        flower.AngularTrimmedMean(trimm=2)
+    with pytest.raises(InputError, match="trim"):
+        flower.AngularTrimmedMean(trim=-1)
+
+
+def test_the_mean_strategy_gives_the_mean_of_the_models():
+    arrays = model()
+    strategy = started(flower.Mean(), arrays)
+    sent = [moved(arrays, i) for i in range(4)]
+    new, metrics = strategy.aggregate_train(1, [reply(node, a) for node, a in zip(NODES, sent, strict=False)])
+    for name, value in values(new).items():
+        np.testing.assert_allclose(value, np.mean([a[name] for a in sent], axis=0), atol=1e-6)
+        assert value.dtype == np.float32
+    assert metrics["kept-nodes"] == sorted(NODES[:4])
+    assert list(new) == list(arrays)
+
+
+@pytest.mark.parametrize("rule", ["fedavg", "atm", "memory_atm", "median", "trimmed_mean", ["norm_clipping", "atm"]])
+def test_reordered_replies_give_bit_identical_arrays(rule):
+    arrays = model()
+    rule = [{"name": part} for part in rule] if isinstance(rule, list) else rule
+    sent = {node: moved(arrays, i) for i, node in enumerate(NODES[:5])}
+    outcomes = []
+    for order in itertools.islice(itertools.permutations(sent), 0, 120, 7):
+        strategy = started(RobustAggregation(rule, seed=1), arrays)
+        for server_round in (1, 2):
+            new, metrics = strategy.aggregate_train(server_round, [reply(node, sent[node]) for node in order])
+        outcomes.append(({name: array.data for name, array in new.items()}, dict(metrics)))
+    assert all(outcome == outcomes[0] for outcome in outcomes)
+
+
+def test_the_rule_sees_updates_and_not_weights():
+    """Angles between weights are all alike when the model is large; angles between updates tell who turns around."""
+    arrays = {name: value + 100 for name, value in model().items()}
+    step = model(5, 0.01)
+    sent = {n: {k: v - step[k] * (1 + 0.01 * n) for k, v in arrays.items()} for n in range(1, 6)}
+    sent[6] = {k: v + step[k] for k, v in arrays.items()}
+    strategy = started(flower.AngularTrimmedMean(trim=1), arrays)
+    _, metrics = strategy.aggregate_train(1, [reply(node, a) for node, a in sent.items()])
+    assert 6 in metrics["dropped-nodes"]
+
+
+def npy(value: np.ndarray) -> bytes:
+    return Array(value).data
+
+
+def huge(arrays: dict[str, np.ndarray]) -> ArrayRecord:
+    return record(arrays | {"layer.weight": np.zeros((40_000, 3), np.float32)})
+
+
+BAD = {
+    "nan": (lambda a: record(a | {"layer.bias": np.full(4, np.nan, np.float32)}), "NaN or infinite"),
+    "infinite": (lambda a: record(a | {"layer.bias": np.full(4, np.inf, np.float32)}), "NaN or infinite"),
+    "unsquarable": (lambda a: record(a | {"layer.bias": np.full(4, 1e30, np.float32)}), "too large to square"),
+    "wrong shape": (lambda a: record(a | {"layer.bias": np.zeros(5, np.float32)}), "shape"),
+    "transposed": (lambda a: record(a | {"layer.weight": np.zeros((3, 4), np.float32)}), "shape"),
+    "wrong type": (lambda a: record(a | {"layer.bias": np.zeros(4, np.int64)}), "type"),
+    "double": (lambda a: record(a | {"layer.bias": np.zeros(4, np.float64)}), "type"),
+    "partial": (lambda a: record({"layer.bias": a["layer.bias"]}), "missing"),
+    "extra": (lambda a: record(a | {"more": np.zeros(3, np.float32)}), "not sent out"),
+    "hundredfold": (huge, "bytes where"),
+    "not an array": (
+        lambda a: ArrayRecord({k: Array("float32", (4,), "numpy.ndarray", b"junk") for k in a}),
+        "not an array",
+    ),
+    "truncated": (
+        lambda a: ArrayRecord({k: Array(str(v.dtype), v.shape, "numpy.ndarray", npy(v)[:-3]) for k, v in a.items()}),
+        "bytes for an array",
+    ),
+    "pickled": (
+        lambda a: ArrayRecord(
+            {k: Array("float32", v.shape, "pickle", npy(v)) for k, v in a.items()},
+        ),
+        "serialized as 'pickle'",
+    ),
+    "nothing": (lambda a: ArrayRecord(), "missing"),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(BAD))
+def test_malformed_replies_are_set_aside_and_named_and_the_round_goes_on(kind, caplog):
+    spoil, reason = BAD[kind]
+    arrays = model()
+    good = [reply(node, moved(arrays, i)) for i, node in enumerate(NODES[:4])]
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        logging.getLogger("flwr").propagate = True
+        strategy = started(flower.AngularTrimmedMean(trim=1, seed=0), arrays)
+        new, metrics = strategy.aggregate_train(1, [*good[:2], reply(99, spoil(moved(arrays, 9))), *good[2:]])
+    alone, _ = started(flower.AngularTrimmedMean(trim=1, seed=0), arrays).aggregate_train(1, good)
+    assert {k: a.data for k, a in new.items()} == {k: a.data for k, a in alone.items()}
+    assert metrics["set-aside-nodes"] == [99]
+    assert reason in strategy.history[0].set_aside[99]
+    assert any("node 99" in line and reason in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize("examples", [float("nan"), float("inf"), -1, [3, 4]])
+def test_a_weight_that_is_none_is_malformed(examples):
+    arrays = model()
+    strategy = started(flower.Mean(), arrays)
+    good = [reply(node, moved(arrays, i)) for i, node in enumerate(NODES[:3])]
+    _, metrics = strategy.aggregate_train(1, [*good, reply(99, moved(arrays, 9), examples=examples)])
+    assert metrics["set-aside-nodes"] == [99]
+
+
+def test_replies_with_the_wrong_records_are_malformed():
+    arrays = model()
+    strategy = started(flower.Mean(), arrays)
+    good = [reply(node, moved(arrays, i)) for i, node in enumerate(NODES[:3])]
+    two = Message(
+        RecordDict({"a": record(arrays), "b": record(arrays), "m": MetricRecord({"num-examples": 1})}),
+        reply_to=instruction(98, ArrayRecord()),
+    )
+    none = Message(RecordDict({"a": record(arrays)}), reply_to=instruction(99, ArrayRecord()))
+    _, metrics = strategy.aggregate_train(1, [two, *good, none, failure(97, "it broke")])
+    assert metrics["set-aside-nodes"] == [98, 99]
+    assert metrics["failed-nodes"] == [97]
+    assert strategy.history[0].failed == {97: "it broke"}
+
+
+def test_a_node_that_contradicts_itself_is_set_aside_and_equal_copies_count_once():
+    arrays = model()
+    good = [reply(node, moved(arrays, i)) for i, node in enumerate(NODES[:3])]
+    twice = reply(NODES[0], moved(arrays, 0))
+    strategy = started(flower.Mean(), arrays)
+    new, metrics = strategy.aggregate_train(1, [*good, twice])
+    assert metrics["kept-nodes"] == sorted(NODES[:3])
+    contradiction = reply(NODES[0], moved(arrays, 7))
+    for order in ([*good, contradiction], [contradiction, *good]):
+        strategy = started(flower.Mean(), arrays)
+        new, metrics = strategy.aggregate_train(1, order)
+        assert metrics["kept-nodes"] == sorted(NODES[1:3])
+        assert metrics["set-aside-nodes"] == [NODES[0]]
+    assert new is not None
+
+
+def test_a_round_that_the_rule_cannot_work_with_changes_nothing():
+    arrays = model()
+    strategy = started(flower.AngularTrimmedMean(trim=2), arrays)
+    new, metrics = strategy.aggregate_train(1, [reply(node, moved(arrays, i)) for i, node in enumerate(NODES[:3])])
+    assert new is None
+    assert metrics["kept-nodes"] == []
+    assert "3 replies" in strategy.history[0].skipped
+    new, _ = strategy.aggregate_train(2, [])
+    assert new is None
+
+
+def test_buffers_are_merged_over_the_kept_and_never_enter_the_rule():
+    arrays = model() | {
+        "norm.running_mean": np.zeros(3, np.float32),
+        "norm.num_batches_tracked": np.asarray(7),
+        "steps": np.asarray([3], np.int32),
+    }
+    sent = {}
+    for i, node in enumerate(NODES[:6]):
+        sent[node] = moved({k: arrays[k] for k in SHAPES}, 0 if i < 5 else 1, 0.01) | {
+            "norm.running_mean": np.full(3, float(i), np.float32),
+            "norm.num_batches_tracked": np.asarray(7 + i),
+            "steps": np.asarray([i], np.int32),
+        }
+    strategy = started(flower.AngularTrimmedMean(trim=1), arrays)
+    new, metrics = strategy.aggregate_train(1, [reply(node, a) for node, a in sent.items()])
+    kept = [list(sent).index(node) for node in metrics["kept-nodes"]]
+    got = values(new)
+    np.testing.assert_allclose(got["norm.running_mean"], np.mean(kept), rtol=1e-6)
+    assert got["norm.num_batches_tracked"] == np.rint(np.mean(kept) + 7)
+    assert got["norm.num_batches_tracked"].dtype == np.int64
+    assert got["norm.num_batches_tracked"].shape == ()
+    assert got["steps"].dtype == np.int32
+    assert strategy.server._layout.d == 16
+    spoiled = {**sent[NODES[0]], "norm.running_mean": np.full(3, np.nan, np.float32)}
+    _, metrics = strategy.aggregate_train(2, [reply(n, spoiled if n == NODES[0] else a) for n, a in sent.items()])
+    assert metrics["set-aside-nodes"] == [NODES[0]]
+
+
+def test_double_precision_models_keep_their_precision():
+    arrays = {"w": np.linspace(1, 2, 7)}
+    step = np.full(7, 1e-9)
+    strategy = started(flower.Mean(), arrays)
+    new, _ = strategy.aggregate_train(1, [reply(node, {"w": arrays["w"] - step}) for node in NODES[:3]])
+    assert new["w"].numpy().dtype == np.float64
+    np.testing.assert_allclose(arrays["w"] - new["w"].numpy(), step, rtol=1e-5)
+
+
+def test_updates_may_be_sent_as_they_are_with_an_optimizer_on_the_server():
+    arrays = model()
+    gradient = model(3)
+    strategy = started(flower.Mean(replies="updates", server_optimizer="adam", server_lr=0.01), arrays)
+    new, _ = strategy.aggregate_train(1, [reply(node, gradient) for node in NODES[:3]])
+    for name, value in values(new).items():
+        np.testing.assert_allclose(arrays[name] - value, 0.01 * np.sign(gradient[name]), rtol=1e-3)
+
+
+def test_metrics_are_averaged_over_the_kept_and_odd_ones_left_out():
+    arrays = model()
+    strategy = started(flower.Mean(), arrays)
+    sent = [moved(arrays, i) for i in range(4)]
+    metrics = [{"loss": 1.0}, {"loss": 3.0}, {"loss": float("nan")}, {"other": [1.0, 2.0]}]
+    replies = [
+        reply(n, a, metrics=m, examples=e) for n, a, m, e in zip(NODES, sent, metrics, (10, 30, 5, 5), strict=False)
+    ]
+    _, averaged = strategy.aggregate_train(1, replies)
+    assert averaged["loss"] == pytest.approx(2.5)
+    assert len(averaged["kept-nodes"]) == 4
+
+
+def test_evaluation_survives_replies_that_cannot_be_read():
+    strategy = RobustAggregation("fedavg")
+    good = [reply(node, ArrayRecord(), metrics={"acc": 0.5}) for node in NODES[:2]]
+    bad = reply(99, ArrayRecord(), examples=float("nan"))
+    assert strategy.aggregate_evaluate(1, [bad, *good, failure(7, "gone")])["acc"] == pytest.approx(0.5)
+    assert strategy.aggregate_evaluate(1, [failure(7, "gone")]) is None
+
+
+def test_rows_and_memory_go_by_client_id_where_there_is_one():
+    arrays = model()
+    clients = {node: i for i, node in enumerate(NODES[:4])}
+    strategy = started(flower.MemoryAngularTrimmedMean(trim=1, clients=clients), arrays)
+    strategy.aggregate_train(1, [reply(node, moved(arrays, i)) for i, node in enumerate(NODES[:4])])
+    assert strategy.history[0].nodes == NODES[:4]
+    assert {key.split("/")[1] for key in strategy.server.state} == {"0", "1", "2", "3"}
+
+
+def test_the_choice_of_nodes_is_repeatable_and_a_sampler_has_the_last_word():
+    grid = FakeGrid({node: answering(dict) for node in NODES})
+
+    def chosen(strategy: RobustAggregation, server_round: int) -> list[int]:
+        messages = strategy.configure_train(server_round, record(model()), ConfigRecord(), grid)
+        return [message.metadata.dst_node_id for message in messages]
+
+    one, other = (RobustAggregation("fedavg", fraction_train=0.5, seed=3) for _ in range(2))
+    assert [chosen(one, r) for r in range(1, 5)] == [chosen(other, r) for r in range(1, 5)]
+    assert len({tuple(chosen(one, r)) for r in range(1, 9)}) > 1
+    clients = {node: i for i, node in enumerate(NODES)}
+    picky = RobustAggregation("fedavg", clients=clients, sampler=lambda server_round, ids: [5, 1])
+    assert chosen(picky, 1) == [NODES[5], NODES[1]]
+
+
+def test_rules_with_data_of_the_server_try_candidates_on_it():
+    arrays = model()
+    seen = []
+
+    def validate(candidate: ArrayRecord) -> tuple[float, float]:
+        seen.append(values(candidate))
+        return 0.5, 0.25
+
+    strategy = started(RobustAggregation("fedavg", validate=validate, train_on_root=lambda a: a), arrays)
+    strategy.aggregate_train(1, [reply(node, moved(arrays, i)) for i, node in enumerate(NODES[:3])])
+    context = strategy.server._context(strategy.server._layout, stack([], strategy.server._layout, "arrays", {}), 1)
+    score = context.score(torch.ones(16))
+    assert (score.loss, score.error_rate) == (0.5, 0.25)
+    np.testing.assert_allclose(seen[-1]["layer.bias"], arrays["layer.bias"] - 1, rtol=1e-6)
+    assert torch.equal(context.root_update(), torch.zeros(16))
+
+
+def test_aggregating_before_anything_was_sent_says_so():
+    with pytest.raises(InputError, match="configure_train"):
+        RobustAggregation("fedavg").aggregate_train(1, [])
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [{"rule": "amt"}, {"replies": "weights"}, {"server_optimizer": "lbfgs"}, {"server_lr": -1}, {"round_timeout": 0}],
+)
+def test_wrong_options_are_refused_in_one_line(keywords):
+    with pytest.raises(InputError) as caught:
+        RobustAggregation(**{"rule": "fedavg", **keywords})
+    assert "\n" not in str(caught.value)
