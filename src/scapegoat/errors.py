@@ -26,3 +26,7 @@ class DataError(InputError):
 
 class RunError(ScapegoatError, RuntimeError):
     """A run failed although its input was right (exit code 1)."""
+
+
+class StorageError(RunError):
+    """A run could not be written: the disk is full, or the store read-only. Other runs would fare no better."""

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from scapegoat.errors import InputError, RunError
+from scapegoat.errors import InputError, StorageError
 
 FILES = ("spec.json", "rounds.parquet", "targets.parquet", "summary.json")
 
@@ -149,7 +149,9 @@ class RunStore:
                     raise
             _sync(self.runs)
         except OSError as error:
-            raise RunError(f"{self.path(name)}: the run could not be written ({error.strerror or error})") from error
+            raise StorageError(
+                f"{self.path(name)}: the run could not be written ({error.strerror or error})"
+            ) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(self.part(name), ignore_errors=True)
@@ -166,7 +168,7 @@ class RunStore:
         except (OSError, SafetensorError) as error:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-            raise RunError(f"{part}: the checkpoint could not be written ({error})") from error
+            raise StorageError(f"{part}: the checkpoint could not be written ({error})") from error
 
     def load_checkpoint(self, name: str) -> dict[str, Tensor] | None:
         """The checkpoint of a run under way; None if there is none, or none that can be read."""

@@ -1,0 +1,130 @@
+"""Runs, computed: in this process, in worker processes, or on a Ray cluster. The numbers are the same.
+
+    outcome = execute(specs, RunStore("out"), jobs=2, on_event=print)
+
+A finished run is never computed twice, whoever asks for it; one that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from scapegoat import data
+from scapegoat.errors import InputError, StorageError
+from scapegoat.experiments.executors import serial
+from scapegoat.experiments.executors.events import Event, Failure, OnEvent, Outcome
+from scapegoat.experiments.executors.ledger import Ledger
+from scapegoat.experiments.run import CHECKPOINT_SECONDS
+from scapegoat.experiments.spec import Spec, parse
+from scapegoat.experiments.store import RunStore
+
+__all__ = ["Event", "Failure", "Outcome", "cores", "execute", "named"]
+
+ABANDONED_SECONDS = 600.0
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def named(specs: Iterable[Spec | Mapping[str, Any]], root: str | Path | None = None) -> dict[str, Spec]:
+    """The specs by the name (hash) of their run, each once, in the order given."""
+    roots = data.roots(root)
+    pinned: dict[str, Spec] = {}
+    contents: dict[str, str | None] = {}
+    for value in specs:
+        spec = parse(value)
+        key = str(spec.data.canonical())
+        if key not in contents:
+            contents[key] = spec.data.fingerprint(roots)
+        content = contents[key]
+        if content is not None:
+            spec = spec.model_copy(update={"data": spec.data.model_copy(update={"content": content})})
+        pinned.setdefault(spec.hash, spec)
+    return pinned
+
+
+def execute(
+    specs: Iterable[Spec | Mapping[str, Any]],
+    store: RunStore | str | Path,
+    *,
+    root: str | Path | None = None,
+    jobs: int = 1,
+    ray: str | None = None,
+    on_event: OnEvent | None = None,
+    recompute_damaged: bool = False,
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+) -> Outcome:
+    """Compute the runs that are not there yet; one that fails is reported, the others go on.
+
+    `jobs` above 1 starts so many worker processes, one torch thread each. `ray` (`auto`, `local` or an address) computes
+    on a Ray cluster instead; `local` starts one of `jobs` workers here. A run folder that is damaged counts as failed
+    unless `recompute_damaged`. Ctrl-C saves what is under way and raises KeyboardInterrupt.
+    """
+    runs = RunStore(store) if isinstance(store, str | Path) else store
+    if jobs < 1:
+        raise InputError(f"jobs: {jobs} is not allowed, at least 1 worker is needed")
+    every = named(specs, root)
+    outcome = Outcome()
+    _prepare(runs)
+    wanted = _not_there_yet(every, runs, outcome, on_event, recompute_damaged)
+    ledger = Ledger(wanted, outcome, on_event)
+    if ray is not None:
+        from scapegoat.experiments.executors import cluster
+
+        cluster.work_off(ledger, runs, address=ray, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
+    elif jobs == 1 or len(wanted) < 2:
+        serial.work_off(ledger, runs, root=root, checkpoint_seconds=checkpoint_seconds)
+    else:
+        from scapegoat.experiments.executors.processes import ProcessPool
+
+        ProcessPool(ledger, runs, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds).work_off()
+    for name in outcome.summaries:
+        # A worker that outlived its driver may have saved a checkpoint after the run was finished by another.
+        shutil.rmtree(runs.part(name), ignore_errors=True)
+    return ledger.close()
+
+
+def _prepare(store: RunStore) -> None:
+    """Make sure that the store can be written, and remove what killed writers left half-done."""
+    probe = store.runs / f"probe.{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        store.runs.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise StorageError(f"{store.directory}: runs cannot be written there ({error.strerror or error})") from None
+    for temporary in store.runs.glob("*.tmp"):
+        if temporary.is_dir() and time.time() - temporary.stat().st_mtime > ABANDONED_SECONDS:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _not_there_yet(
+    every: Mapping[str, Spec], store: RunStore, outcome: Outcome, on_event: OnEvent | None, recompute_damaged: bool
+) -> dict[str, Spec]:
+    wanted: dict[str, Spec] = {}
+    for name, spec in every.items():
+        event = None
+        problem = store.problem(name) if store.path(name).exists() else ""
+        if problem == "":
+            wanted[name] = spec
+        elif problem is None:
+            outcome.summaries[name] = store.summary(name)
+            event = Event("skipped", name, spec, round=spec.federation.rounds, summary=outcome.summaries[name])
+        elif recompute_damaged:
+            store.remove(name)
+            wanted[name] = spec
+        else:
+            reason = f"{store.path(name)} is damaged: {problem} (--recompute-damaged computes it anew)"
+            outcome.failures[name] = Failure(name, spec, reason)
+            event = Event("failed", name, spec, reason=reason)
+        if event is not None and on_event is not None:
+            on_event(event)
+    return wanted

@@ -1,0 +1,177 @@
+"""Worker processes on this machine, one run each at a time.
+
+Why not joblib or concurrent.futures: both break the whole pool when one worker is killed, and hand back nothing while
+a run is under way. Here a worker is a plain child process that speaks JSON lines; the driver waits on all of them at
+once, replaces one that dies, and gives its run, which goes on from its checkpoint, to the next. Decoded data sets are
+memory-mapped files, so the workers share one copy of the records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from scapegoat.errors import RunError
+from scapegoat.experiments.executors.ledger import Ledger
+from scapegoat.experiments.executors.plugins import foreign_modules
+from scapegoat.experiments.store import RunStore
+
+GRACE_SECONDS = 60.0
+FAILED_STARTS = 5
+# One thread a worker, whatever library wants more; a run that asks for more threads gets them from torch itself.
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[bytes]
+    complaints: IO[bytes]
+    ready: bool = False
+    task: str | None = None
+    pending: bytes = field(default=b"")
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        # A worker that has died meanwhile is noticed when its output ends.
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(message).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def last_words(self) -> str:
+        """Why it is gone, in one line."""
+        code = self.process.wait()
+        if code < 0:
+            try:
+                reason = f"killed by {signal.Signals(-code).name}"
+            except ValueError:
+                reason = f"killed by signal {-code}"
+            return reason + (", perhaps for want of memory" if code == -signal.SIGKILL else "")
+        self.complaints.seek(0)
+        lines = self.complaints.read().decode(errors="replace").strip().splitlines()
+        return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
+
+
+class ProcessPool:
+    """`jobs` workers for one ledger."""
+
+    def __init__(
+        self, ledger: Ledger, store: RunStore, *, jobs: int, root: str | Path | None, checkpoint_seconds: float
+    ) -> None:
+        self._ledger, self._jobs = ledger, jobs
+        self._setup = {
+            "store": str(store.directory),
+            "root": None if root is None else str(root),
+            "checkpoint_seconds": checkpoint_seconds,
+            "path": sys.path,
+            "modules": foreign_modules(),
+        }
+        self._selector = selectors.DefaultSelector()
+        self._workers: list[_Worker] = []
+        self._failed_starts = 0
+
+    def work_off(self) -> None:
+        """Compute every run of the ledger; on KeyboardInterrupt the workers save what they are at, then it goes on."""
+        try:
+            while self._ledger.open:
+                self._fill()
+                for key, _ in self._selector.select():
+                    self._read(key.data)
+        finally:
+            self._stop()
+
+    def _fill(self) -> None:
+        idle = [w for w in self._workers if w.task is None]
+        # A worker that is starting counts as idle: it takes a run as soon as it is ready.
+        for _ in range(min(self._jobs - len(self._workers), self._ledger.waiting - len(idle))):
+            self._start()
+        for worker in idle:
+            if worker.ready and (name := self._ledger.take()) is not None:
+                worker.task = name
+                worker.send({"name": name, "spec": self._ledger.specs[name].canonical()})
+
+    def _start(self) -> None:
+        complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
+        environment = os.environ | dict.fromkeys(ONE_THREAD, "1")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "scapegoat.experiments.executors.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            env=environment,
+            start_new_session=True,  # Ctrl-C reaches the driver alone, which stops the workers between two rounds
+        )
+        worker = _Worker(process, complaints)
+        self._workers.append(worker)
+        assert process.stdout is not None
+        self._selector.register(process.stdout, selectors.EVENT_READ, worker)
+        worker.send(self._setup)
+
+    def _read(self, worker: _Worker) -> None:
+        assert worker.process.stdout is not None
+        data = os.read(worker.process.stdout.fileno(), 1 << 16)
+        if not data:
+            self._bury(worker)
+            return
+        *lines, worker.pending = (worker.pending + data).split(b"\n")
+        for line in lines:
+            self._answer(worker, json.loads(line))
+
+    def _answer(self, worker: _Worker, message: dict[str, Any]) -> None:
+        if message["kind"] == "ready":
+            worker.ready = True
+            self._failed_starts = 0
+            return
+        assert worker.task is not None
+        if message["kind"] == "round":
+            self._ledger.round(worker.task, message["round"], message["attack_accuracy"], message["test_accuracy"])
+            return
+        name, worker.task = worker.task, None
+        self._ledger.settle(name, message)
+
+    def _bury(self, worker: _Worker) -> None:
+        why = worker.last_words()
+        self._forget(worker)
+        if worker.task is not None:
+            self._ledger.died(worker.task, f"worker {why}")
+        elif not worker.ready:
+            self._failed_starts += 1
+            if self._failed_starts >= FAILED_STARTS:
+                raise RunError(f"worker processes do not start ({why})")
+
+    def _forget(self, worker: _Worker) -> None:
+        assert worker.process.stdin is not None
+        assert worker.process.stdout is not None
+        self._workers.remove(worker)
+        self._selector.unregister(worker.process.stdout)
+        with contextlib.suppress(BrokenPipeError):
+            worker.process.stdin.close()
+        worker.process.stdout.close()
+        worker.complaints.close()
+
+    def _stop(self) -> None:
+        """Let every worker end its round and save it; kill those that take too long, or all on a second Ctrl-C."""
+        try:
+            for worker in self._workers:
+                assert worker.process.stdin is not None
+                with contextlib.suppress(BrokenPipeError):
+                    worker.process.stdin.close()
+            deadline = time.monotonic() + GRACE_SECONDS
+            for worker in self._workers:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.process.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            for worker in list(self._workers):
+                worker.process.kill()
+                worker.process.wait()
+                self._forget(worker)
+            self._selector.close()
