@@ -19,8 +19,8 @@ class Dataset:
 
     `x` is [N, features] or [N, channels, height, width], stored as published (uint8 for images and binary features,
     else float32). `y` is int64 in 0..classes-1. The last `published_test` records are the test set that the publisher
-    set aside; 0 where there is none. `scale` and `shift` turn stored values into what the model sees: (x - shift) / scale,
-    one value a channel (or one for all).
+    set aside; 0 where there is none. `scale` and `shift` turn stored values into what the model sees:
+    (x - shift) / scale, one value a channel (or one for all).
     """
 
     name: str

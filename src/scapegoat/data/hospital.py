@@ -20,7 +20,7 @@ _BLOCK_CELLS = 1 << 22
 
 @register("hospital")
 class Hospital(DataSpec):
-    """Records of `features` yes/no attributes with a share `density` of ones, labelled with one of `classes` procedures.
+    """Records of `features` yes/no attributes, a share `density` yes, labelled with one of `classes` procedures.
 
     Every record comes from two procedures. A few attributes are popular with everybody (a share `popular` of the ones,
     falling off as a power law); the others are specific to a procedure, and the record takes them from its two

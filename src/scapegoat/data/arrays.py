@@ -1,0 +1,158 @@
+"""NumPy archives (.npz) without trust: no pickled objects, and nothing is allocated because a header says so."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from scapegoat.data.streams import MAX_BYTES, human, read_exactly, reading, wrong
+
+# Deflate reaches 1000:1 on zeros only. Sparse 0/1 records, even as float64, stay far below.
+_BOMB_RATIO = 500
+_BOMB_SIZE = 64 << 20
+_BLOCK = 1 << 24
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """One array of an archive: its header, and its values block by block."""
+
+    where: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+    stream: IO[bytes]
+
+    def blocks(self) -> Iterator[NDArray[Any]]:
+        """The rows in blocks of about 16 MB."""
+        if self.fortran and len(self.shape) > 1:
+            count = math.prod(self.shape) * self.dtype.itemsize
+            whole = np.frombuffer(read_exactly(self.stream, count, self.where), self.dtype)  # type: ignore[arg-type]
+            yield whole.reshape(self.shape, order="F")
+            return
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        step = max(1, _BLOCK // max(row, 1))
+        for start in range(0, self.shape[0], step):
+            rows = min(step, self.shape[0] - start)
+            content = read_exactly(self.stream, rows * row, self.where)  # type: ignore[arg-type]
+            yield np.frombuffer(content, self.dtype).reshape(rows, *self.shape[1:])
+
+    def read(self) -> NDArray[Any]:
+        """All values as they are stored."""
+        parts = list(self.blocks())
+        return np.concatenate(parts) if parts else np.empty(self.shape, self.dtype)
+
+    def binary(self) -> NDArray[np.uint8]:
+        """All values as uint8, refused unless each is 0 or 1."""
+        return self._convert(np.dtype(np.uint8), self._as_binary)
+
+    def features(self) -> NDArray[Any]:
+        """All values as uint8 where they are stored so (or as booleans), else as finite float32."""
+        if self.dtype.kind not in "biuf":
+            raise wrong(self.where, f"values of type {self.dtype}; numbers are right")
+        if self.dtype in (np.dtype(np.uint8), np.dtype(np.bool_)):
+            return self._convert(np.dtype(np.uint8), lambda block, _: block)
+        return self._convert(np.dtype(np.float32), self._as_finite)
+
+    def _convert(self, dtype: np.dtype[Any], convert: Any) -> NDArray[Any]:
+        out = np.empty(self.shape, dtype)
+        done = 0
+        for block in self.blocks():
+            out[done : done + len(block)] = convert(block, done)
+            done += len(block)
+        return out
+
+    def _as_binary(self, block: NDArray[Any], start: int) -> NDArray[Any]:
+        bad = ~((block == 0) | (block == 1))
+        if bad.any():
+            row = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
+            raise wrong(self.where, f"record {row} has a feature {block[bad].flat[0]}; only 0 and 1 are right")
+        return block
+
+    def _as_finite(self, block: NDArray[Any], start: int) -> NDArray[Any]:
+        with np.errstate(over="ignore"):
+            block = block.astype(np.float32)
+        bad = ~np.isfinite(block)
+        if bad.any():
+            row = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
+            raise wrong(
+                self.where, f"record {row} has a feature that is not a finite number (NaN, infinite or beyond float32)"
+            )
+        return block
+
+
+class Archive:
+    """An open .npz."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
+        self.path = path
+        self._zip = archive
+        self.names = [n.removesuffix(".npy") for n in archive.namelist() if n.endswith(".npy")]
+
+    def pick(self, *aliases: str) -> str:
+        """The first of these names that the archive has."""
+        for alias in aliases:
+            if alias in self.names:
+                return alias
+        has = ", ".join(self.names[:8]) or "no arrays"
+        raise wrong(self.path, f"has {has}; an array named {' or '.join(aliases)} is wanted")
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[StoredArray]:
+        """One array, its header checked against the size of what is stored."""
+        info = self._zip.getinfo(f"{name}.npy")
+        where = f"{self.path} ({name})"
+        if info.flag_bits & 1:
+            raise wrong(where, "is encrypted; an archive without a password is wanted")
+        if info.file_size > MAX_BYTES:
+            raise wrong(where, f"claims {human(info.file_size)}; at most {human(MAX_BYTES)} is read")
+        if info.file_size > _BOMB_SIZE and info.file_size > _BOMB_RATIO * max(info.compress_size, 1):
+            raise wrong(
+                where, f"claims to unpack {human(info.compress_size)} to {human(info.file_size)}: no records do"
+            )
+        with reading(where), self._zip.open(info) as stream:
+            shape, fortran, dtype = _header(stream, where)
+            if dtype.hasobject:
+                raise wrong(where, "holds pickled Python objects, which may run code; save plain numbers instead")
+            if dtype.names is not None or dtype.subdtype is not None:
+                raise wrong(where, f"holds structures ({dtype}); plain numbers are wanted")
+            claimed = math.prod(shape) * dtype.itemsize
+            stored = info.file_size - stream.tell()
+            if claimed != stored or not shape:
+                raise wrong(
+                    where, f"the header claims shape {shape} of {dtype}, {claimed:,} bytes, but {stored:,} follow"
+                )
+            yield StoredArray(where, shape, dtype, fortran, stream)
+
+
+def _header(stream: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = npy.read_magic(stream)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"format version {version}")
+        shape, fortran, dtype = read(stream)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise wrong(where, f"is not a NumPy array ({error}); get or save it again") from error
+    if any(n < 0 for n in shape):
+        raise wrong(where, f"the header claims shape {shape}")
+    return shape, fortran, dtype
+
+
+@contextmanager
+def open_npz(path: Path) -> Iterator[Archive]:
+    """An .npz archive for reading."""
+    with reading(path):
+        if not zipfile.is_zipfile(path):
+            raise wrong(path, "is not an .npz archive (or was cut short); one written by numpy.savez is wanted")
+        with zipfile.ZipFile(path) as archive:
+            yield Archive(path, archive)

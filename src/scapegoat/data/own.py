@@ -1,0 +1,92 @@
+"""What the readers of a user's own files share."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from scapegoat.data import cache
+from scapegoat.data.base import Dataset, DataSpec
+from scapegoat.data.cache import Decoded
+from scapegoat.data.published import check_arrays
+from scapegoat.data.streams import digest, reading, wrong
+
+
+class OwnData(DataSpec):
+    """A user's own data set. `path` is looked up from the current folder, then below the data roots."""
+
+    path: str = Field(min_length=1)
+
+    def find(self, roots: list[Path]) -> Path:
+        """The file or folder behind `path`."""
+        given = Path(self.path).expanduser()
+        for candidate in [given, *(root / given for root in roots)]:
+            if candidate.exists():
+                return candidate
+        looked = ", ".join(str(folder) for folder in [Path.cwd(), *roots])
+        raise wrong(self.path, f"no such file or folder (looked in {looked})")
+
+    def decode(self, path: Path) -> Decoded:
+        """Records and labels from the file or folder."""
+        raise NotImplementedError
+
+    def read(self, roots: list[Path]) -> Dataset:
+        """The records, decoded once and kept."""
+        path = self.find(roots)
+        recipe = f"{self.name}/1/{self.model_dump_json(exclude={'path', 'train', 'test', 'validation'})}"
+        with reading(path):
+            decoded = cache.decoded(self.name, recipe, [path], lambda: self._checked(path))
+        shift, scale = self.normalization(decoded)
+        return Dataset(
+            name=f"{self.name}:{self.path}",
+            x=torch.from_numpy(decoded.x),
+            y=torch.from_numpy(decoded.y),
+            classes=decoded.classes,
+            published_test=decoded.test,
+            shift=shift,
+            scale=scale,
+        )
+
+    def normalization(self, decoded: Decoded) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Pictures (bytes with channels) to -1..1; anything else stays as it is."""
+        return ((127.5,), (127.5,)) if _is_pictures(decoded.x) else ((0.0,), (1.0,))
+
+    def fingerprint(self, roots: list[Path]) -> str | None:
+        """SHA-256 of the content; for a folder, of the names and contents of all its files."""
+        path = self.find(roots)
+        if path.is_file():
+            return digest(path)
+        state = hashlib.sha256()
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            state.update(f"{file.relative_to(path).as_posix()}\0{digest(file)}\n".encode())
+        return state.hexdigest()
+
+    def _checked(self, path: Path) -> Decoded:
+        decoded = self.decode(path)
+        check_arrays(decoded, path)
+        if decoded.x.ndim not in (2, 4):
+            raise wrong(
+                path,
+                f"records of shape {tuple(decoded.x.shape[1:])}; [features] or [channels, height, width] is right",
+            )
+        if 0 in decoded.x.shape:
+            raise wrong(path, f"records of shape {tuple(decoded.x.shape[1:])}, which hold nothing")
+        return decoded
+
+
+def standardization(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of every feature; a constant feature keeps scale 1."""
+    mean = x.mean(axis=0, dtype=np.float64)
+    spread = x.std(axis=0, dtype=np.float64)
+    spread[spread < 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
+    return tuple(mean.tolist()), tuple(spread.tolist())
+
+
+def _is_pictures(x: NDArray[Any]) -> bool:
+    return x.dtype == np.uint8 and x.ndim == 4

@@ -1,0 +1,83 @@
+"""What the readers of published data sets share: find the files, decode them once, check what came out."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from scapegoat.data import cache
+from scapegoat.data.base import Dataset, DataSpec
+from scapegoat.data.cache import Decoded
+from scapegoat.data.locate import Found, Publication, locate
+from scapegoat.data.streams import reading, wrong
+
+log = logging.getLogger("scapegoat.data")
+
+
+class PublishedData(DataSpec):
+    """A data set with a public home. A reader says what is published and turns found files into arrays."""
+
+    publication: ClassVar[Publication]
+    shift: ClassVar[tuple[float, ...]] = (0.0,)
+    scale: ClassVar[tuple[float, ...]] = (1.0,)
+
+    def decode(self, found: Found) -> Decoded:
+        """Records and labels from the files of one layout; DataError for files that are not what they should be."""
+        raise NotImplementedError
+
+    def read(self, roots: list[Path]) -> Dataset:
+        """The data set from the first root that has its files. Says so where they hold fewer records than published."""
+        found = locate(self.name, self.publication, roots)
+        sources = found.all_files()
+        where = sources[0] if len(sources) == 1 else found.folder
+        with reading(where):
+            decoded = cache.decoded(self.name, f"{self.name}/1", sources, lambda: self.checked(found, where))
+        if len(decoded.y) != self.publication.records:
+            log.warning(
+                "%s: %s holds %s records, the published set has %s",
+                self.name,
+                where,
+                f"{len(decoded.y):,}",
+                f"{self.publication.records:,}",
+            )
+        return Dataset(
+            name=self.name,
+            x=torch.from_numpy(decoded.x),
+            y=torch.from_numpy(decoded.y),
+            classes=decoded.classes,
+            published_test=decoded.test,
+            shift=self.shift,
+            scale=self.scale,
+        )
+
+    def checked(self, found: Found, where: Path) -> Decoded:
+        """Decoded anew, and refused unless it has the published shape and labels."""
+        decoded = self.decode(found)
+        check_arrays(decoded, where)
+        shape = tuple(decoded.x.shape[1:])
+        if shape not in self.publication.shapes:
+            right = " or ".join(str(s) for s in self.publication.shapes)
+            raise wrong(where, f"records of shape {shape}; those of {self.name} have shape {right}")
+        return decoded
+
+
+def check_arrays(decoded: Decoded, where: object) -> None:
+    """Refuse arrays that no data set can consist of."""
+    if len(decoded.y) == 0:
+        raise wrong(where, "holds no records")
+    if len(decoded.x) != len(decoded.y):
+        raise wrong(where, f"{len(decoded.x):,} records but {len(decoded.y):,} labels; one label a record is right")
+    low, high = int(decoded.y.min()), int(decoded.y.max())
+    if low < 0 or high >= decoded.classes:
+        raise wrong(
+            where, f"labels from {low} to {high}; with {decoded.classes} classes 0 to {decoded.classes - 1} is right"
+        )
+    if decoded.x.dtype == np.float32 and not np.isfinite(decoded.x).all():
+        row = int(np.flatnonzero(~np.isfinite(decoded.x.reshape(len(decoded.x), -1)).all(axis=1))[0])
+        raise wrong(
+            where, f"record {row} has a feature that is not a finite number (NaN or infinite); remove or fill it"
+        )

@@ -1,0 +1,171 @@
+"""Bytes from files that may be damaged or hostile: bounded, never unpacked to disk, every failure one line."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import lzma
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from scapegoat.errors import DataError
+
+# No data set here takes more than this, decoded; what claims more is refused before anything is allocated.
+MAX_BYTES = 16 << 30
+_LONGEST_TAR_HEADER = 1 << 20
+_DAMAGE = (
+    EOFError,
+    OSError,
+    gzip.BadGzipFile,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    struct.error,
+    UnicodeError,
+    NotImplementedError,
+)
+
+
+def wrong(where: object, message: str) -> DataError:
+    """A DataError of one line, whatever the file put into the message."""
+    text = re.sub(r"[\x00-\x1f\x7f]+", " ", f"{where}: {message}").strip()
+    return DataError(text if len(text) <= 600 else text[:597] + "...")
+
+
+@contextmanager
+def reading(where: object) -> Iterator[None]:
+    """Turn whatever a damaged file makes the standard library raise into one line about `where`."""
+    try:
+        yield
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise wrong(where, "no such file") from error
+    except PermissionError as error:
+        raise wrong(where, "no permission to read it") from error
+    except _DAMAGE as error:
+        detail = str(error) or type(error).__name__
+        raise wrong(where, f"is damaged or cut short ({detail}); get it again") from error
+
+
+def human(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+class Bounded(io.RawIOBase):
+    """A stream that refuses to give more than `limit` bytes: what a decompression bomb runs into."""
+
+    def __init__(self, stream: BinaryIO, limit: int, where: object) -> None:
+        super().__init__()
+        self._stream = stream
+        self._left = limit
+        self._limit = limit
+        self._where = where
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill `buffer` as far as the stream goes."""
+        chunk = self._stream.read(len(buffer))
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise wrong(self._where, f"unpacks to more than {human(self._limit)}, which this data set never does")
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+
+@contextmanager
+def open_bytes(path: Path, limit: int = MAX_BYTES) -> Iterator[BinaryIO]:
+    """A file's bytes, decompressed where it is gzip (told by its first bytes, not by its name)."""
+    with reading(path), path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        if not packed:
+            yield raw
+            return
+        with gzip.GzipFile(fileobj=raw) as unpacked:
+            yield io.BufferedReader(Bounded(unpacked, limit, path), 1 << 20)  # type: ignore[arg-type]
+
+
+class _Member(tarfile.TarInfo):
+    """A tar member whose extended headers (names, comments) may not be of absurd length."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+        if self.type in (*extended, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK) and (
+            self.size > _LONGEST_TAR_HEADER
+        ):
+            raise tarfile.ReadError(f"a header of {human(self.size)}")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
+
+
+def tar_members(path: Path, wanted: Collection[str], limit: int) -> Iterator[tuple[str, BinaryIO]]:
+    """The members whose last name part is `wanted`, as streams in the archive's order; nothing touches the disk.
+
+    An archive with a member that would land outside of its folder, a link or a device is refused as a whole.
+    """
+    with (
+        open_bytes(path, limit) as stream,
+        reading(path),
+        tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as archive,
+    ):
+        for member in archive:
+            name = PurePosixPath(member.name)
+            if name.is_absolute() or ".." in name.parts or "\\" in member.name:
+                raise wrong(
+                    path, f"holds a member {member.name!r} that points outside of the archive; not to be trusted"
+                )
+            if member.isdir():
+                continue
+            if not member.isreg():
+                raise wrong(path, f"holds {member.name!r}, a link or device; only plain files are read")
+            if member.size > limit:
+                raise wrong(path, f"{member.name!r} claims {human(member.size)}; at most {human(limit)} is right")
+            if name.name in wanted:
+                content = archive.extractfile(member)
+                assert content is not None
+                yield name.name, content  # type: ignore[misc]
+
+
+def read_exactly(stream: BinaryIO, count: int, where: object) -> bytes:
+    """Exactly `count` bytes, read in pieces so that a false count allocates nothing."""
+    parts: list[bytes] = []
+    left = count
+    while left:
+        part = stream.read(min(left, 1 << 22))
+        if not part:
+            raise wrong(where, f"ends after {count - left:,} of {count:,} bytes: cut short; get it again")
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def digest(path: Path, algorithm: str = "sha256") -> str:
+    """Checksum of a file's content; not computed twice while the file stays as it is."""
+    with reading(path):
+        state = path.stat()
+        return _digest(path, algorithm, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest(path: Path, algorithm: str, size: int, changed: int) -> str:
+    del size, changed
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, algorithm).hexdigest()
