@@ -17,11 +17,21 @@ from scapegoat.aggregation.types import Aggregate, AggregationContext, Score
 
 if TYPE_CHECKING:
     from scapegoat.aggregation.atm import atm as atm
+    from scapegoat.aggregation.bulyan import bulyan as bulyan
     from scapegoat.aggregation.clipped_atm import clipped_atm as clipped_atm
+    from scapegoat.aggregation.deepsight import deepsight as deepsight
+    from scapegoat.aggregation.dp import dp as dp
+    from scapegoat.aggregation.fang import fang as fang
     from scapegoat.aggregation.fedavg import fedavg as fedavg
+    from scapegoat.aggregation.flame import flame as flame
+    from scapegoat.aggregation.fltrust import fltrust as fltrust
+    from scapegoat.aggregation.geometric_median import geometric_median as geometric_median
+    from scapegoat.aggregation.krum import krum as krum
     from scapegoat.aggregation.median import median as median
     from scapegoat.aggregation.memory_atm import memory_atm as memory_atm
+    from scapegoat.aggregation.multi_krum import multi_krum as multi_krum
     from scapegoat.aggregation.norm_clipping import norm_clipping as norm_clipping
+    from scapegoat.aggregation.top_k import top_k as top_k
     from scapegoat.aggregation.trimmed_mean import trimmed_mean as trimmed_mean
 
 # Importing a rule's file binds its module here; from then on its name means the function, for every rule there is.

@@ -106,8 +106,10 @@ class Rule(Component):
 class Transform(Rule):
     """A rule that changes updates before another rule aggregates them; alone, it ends in the mean."""
 
-    rowwise: ClassVar[bool] = False
-    """Whether each row is changed without a look at the others."""
+    @property
+    def rowwise(self) -> bool:
+        """Whether each row is changed without a look at the others."""
+        return False
 
     def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
         """The changed rows, and notes."""
@@ -116,6 +118,9 @@ class Transform(Rule):
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the changed rows."""
         changed, notes = self.transform(stack, context)
+        changed = checked(changed)
+        if not len(changed):
+            return changed.nothing(notes)
         return changed.aggregate(changed.mean(), notes=notes)
 
 

@@ -38,6 +38,11 @@ class NormClipping(Transform):
 
     norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
+    @property
+    def rowwise(self) -> bool:
+        """A given norm is the same whatever the others send; the median is not."""
+        return self.norm is not None
+
     def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
         """The shortened rows."""
         changed, bound = clipped(stack, self.norm)

@@ -34,7 +34,10 @@ class Pipeline(Rule):
                     str(i), f"{stage.name} ends a pipeline, but others follow (before the last only: {transforms})"
                 )
         for i, stage in enumerate(self.stages):
-            stage.follows(self.stages[:i])
+            try:
+                stage.follows(self.stages[:i])
+            except OptionError as error:
+                raise OptionError(f"{i}.{error.path}", error.message) from None
         return self
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:

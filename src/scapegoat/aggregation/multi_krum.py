@@ -1,0 +1,70 @@
+"""Krum and Multi-Krum (Blanchard et al. 2017): the updates that lie closest to their neighbours."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from scapegoat import geometry
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_malicious, register
+from scapegoat.aggregation.stack import screened
+
+Neighbours = Literal["n-f-2", "n-f-1"]
+Malicious = Annotated[int, Field(ge=0)]
+
+
+def krum_order(squared_distances: Tensor, malicious: int, count: int, neighbours: Neighbours = "n-f-2") -> list[int]:
+    """The first `count` rows in the order in which Krum picks them, each time among those not yet picked.
+
+    A row's score is the sum of the squared distances to its n-f-2 nearest others of the n left (the paper's variant:
+    n-f-1), at least one. The lowest score is picked; ties go by row order.
+    """
+    left = list(range(len(squared_distances)))
+    picked: list[int] = []
+    fewer = 2 if neighbours == "n-f-2" else 1
+    distances = squared_distances.clone().fill_diagonal_(math.inf)
+    while left and len(picked) < count:
+        near = min(max(1, len(left) - malicious - fewer), len(left) - 1)
+        index = torch.tensor(left)
+        among = distances[index[:, None], index]
+        scores = among.sort(1).values[:, :near].sum(1) if near else torch.zeros(1)
+        picked.append(left.pop(int(scores.argmin())))
+    return picked
+
+
+@screened(by_gram=True)
+def multi_krum(
+    stack: Stack, malicious: int = 1, select: int | float = 0.5, neighbours: Neighbours = "n-f-2"
+) -> Aggregate:
+    """Mean of the k updates that Krum picks one after the other, scoring those left anew each time.
+
+    `select` is k, or a fraction of the updates (rounded down, at least one); `malicious` is the f that is guarded
+    against. With too few well-formed updates for n-f-2 neighbours, one neighbour decides.
+    """
+    k = min(len(stack), select if isinstance(select, int) else max(1, math.floor(select * len(stack) + 1e-9)))
+    kept = torch.zeros(len(stack), dtype=torch.bool)
+    kept[krum_order(geometry.squared_distances(stack.gram()), malicious, k, neighbours)] = True
+    return stack.aggregate(stack.mean(kept), kept, {"selected": k})
+
+
+@register("multi_krum")
+class MultiKrum(Rule):
+    """The mean of the k updates closest to their neighbours; k is half of them by default."""
+
+    by_gram = True
+    malicious: Malicious = 1
+    select: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] = 0.5
+    neighbours: Neighbours = "n-f-2"
+
+    def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
+        """The mean of those picked."""
+        return multi_krum(stack, self.malicious, self.select, self.neighbours)
+
+    def check(self, updates_per_step: int) -> None:
+        """At least one neighbour in the first score."""
+        fewer = 2 if self.neighbours == "n-f-2" else 1
+        check_malicious(self.malicious, updates_per_step, self.malicious + fewer + 1, f"Krum with {self.neighbours}")
