@@ -64,9 +64,9 @@ def execute(
 ) -> Outcome:
     """Compute the runs that are not there yet; one that fails is reported, the others go on.
 
-    `jobs` above 1 starts so many worker processes, one torch thread each. `ray` (`auto`, `local` or an address) computes
-    on a Ray cluster instead; `local` starts one of `jobs` workers here. A run folder that is damaged counts as failed
-    unless `recompute_damaged`. Ctrl-C saves what is under way and raises KeyboardInterrupt.
+    `jobs` above 1 starts so many worker processes, one torch thread each. `ray` (`auto`, `local` or an address) means a
+    Ray cluster instead; `local` starts one of `jobs` workers here. A run folder that is damaged counts as failed unless
+    `recompute_damaged`. Ctrl-C saves what is under way and raises KeyboardInterrupt.
     """
     runs = RunStore(store) if isinstance(store, str | Path) else store
     if jobs < 1:

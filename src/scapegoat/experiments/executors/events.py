@@ -16,7 +16,7 @@ class Event:
     """Something happened to a run; delivered in the driver, in the order in which it happened there.
 
     `skipped`: it was finished before, `summary` is read back. `round`: `round` rounds are done (sent now and then, not
-    for every round). `retried`: its worker died, it goes on from its checkpoint. `failed`: `reason` says why, in a line.
+    for every round). `retried`: its worker died, it goes on from its checkpoint. `failed`: `reason` says why.
     """
 
     kind: Kind

@@ -38,14 +38,19 @@ class Ledger:
         """Something is still to be done or waited for."""
         return bool(self.waiting or self._under_way)
 
-    def take(self) -> str | None:
-        """The next run to compute, if any."""
+    def take(self, *, starts: bool = True) -> str | None:
+        """The next run to compute, if any; `starts` is False if it only goes into somebody else's queue."""
         if not self.waiting:
             return None
         name = self._waiting.popleft()
         self._under_way.add(name)
-        self._tell("started", name)
+        if starts:
+            self._tell("started", name)
         return name
+
+    def started(self, name: str) -> None:
+        """A queued run has a worker now."""
+        self._tell("started", name)
 
     def round(self, name: str, done: int, attack_accuracy: float | None, test_accuracy: float | None) -> None:
         """`done` rounds of a run are done."""
