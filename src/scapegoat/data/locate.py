@@ -97,7 +97,7 @@ def missing(name: str, publication: Publication, searched: list[Path]) -> DataEr
     """What to do about a data set that is not there, or not all there."""
     for folder in _folders(name, searched):
         for layout in publication.layouts:
-            matched = _match(folder, layout)
+            matched = match(folder, layout)
             lacking = [layout.files[role][0] for role, paths in matched.items() if not paths]
             if len(lacking) < len(matched) and folder.name == name:
                 return wrong(folder, f"{name} is incomplete there: {', '.join(lacking)} missing ({publication.home})")
@@ -120,12 +120,13 @@ def _folders(name: str, searched: list[Path]) -> Iterator[Path]:
 def _complete(name: str, publication: Publication, searched: list[Path]) -> Iterator[Found]:
     for folder in _folders(name, searched):
         for layout in publication.layouts:
-            matched = _match(folder, layout)
+            matched = match(folder, layout)
             if all(matched.values()):
                 yield Found(folder, layout, matched)
 
 
-def _match(folder: Path, layout: Layout) -> dict[str, tuple[Path, ...]]:
+def match(folder: Path, layout: Layout) -> dict[str, tuple[Path, ...]]:
+    """The files of a layout that lie in a folder, by what they are for; none for what is missing."""
     matched: dict[str, tuple[Path, ...]] = {}
     for role, names in layout.files.items():
         candidates = ((folder.glob(name) if "*" in name else [folder / name]) for name in names)

@@ -1,0 +1,130 @@
+"""`scapegoat data`: where files are looked for, whether they are whole, taking them in, fetching them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from scapegoat.data.inventory import Verdict
+
+data = typer.Typer(
+    help="Data sets: where they are looked for, whether they are whole, taking files in, fetching them.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+ROOT = typer.Option(None, "--root", help="Folder of data sets; before SCAPEGOAT_DATA and ./data.")
+JSON = typer.Option(False, "--json", help="As JSON.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.add_typer(data, name="data")
+
+
+@data.command()
+def where(root: Path | None = ROOT, as_json: bool = JSON) -> None:
+    """Show where files are looked for and what was found there."""
+    from scapegoat.data import cache, roots
+    from scapegoat.data.inventory import places
+    from scapegoat.data.streams import human
+
+    searched = roots(root)
+    found = places(searched)
+    if as_json:
+        about = {"roots": [str(path) for path in searched], "cache": str(cache.folder())}
+        typer.echo(json.dumps({**about, "data": [place.to_json() for place in found]}, indent=2))
+        return
+    typer.echo("looked in, in this order:")
+    for path in searched:
+        typer.echo(f"  {path}{'' if path.is_dir() else '  (not there)'}")
+    used = sum(file.stat().st_size for file in cache.folder().rglob("*") if file.is_file())
+    typer.echo(f"decoded records are kept in {cache.folder()} ({human(used)})\n")
+    for place in found:
+        if place.publication is None:
+            state = "generated; needs no files"
+        elif place.found is not None:
+            files = place.found.all_files()
+            state = f"{files[0] if len(files) == 1 else place.found.folder}  ({place.found.layout.title})"
+        else:
+            forms = "; or ".join(layout.wanted() for layout in place.publication.layouts)
+            state = f"missing: {forms} into {searched[0] / place.name}; from {place.publication.home}"
+        typer.echo(f"{place.name:<14} {state}")
+
+
+@data.command()
+def check(
+    names: list[str] = typer.Argument(None, help="Data sets (or npz:PATH ...); all that were found if none is named."),
+    root: Path | None = ROOT,
+    as_json: bool = JSON,
+) -> None:
+    """Read data sets from start to end and compare them with what is published: counts, shapes, checksums."""
+    from scapegoat.data import inventory, roots
+    from scapegoat.errors import DataError
+
+    searched = roots(root)
+    chosen = names or [place.name for place in inventory.places(searched) if place.found is not None]
+    if not chosen:
+        looked = ", ".join(map(str, searched))
+        raise DataError(f"no data set was found in {looked}; `scapegoat data where` shows what is wanted")
+    verdicts: list[inventory.Verdict] = []
+    broken: list[str] = []
+    for name in chosen:
+        try:
+            verdict = inventory.check(name, searched)
+        except DataError as error:
+            if len(chosen) == 1:
+                raise
+            broken.append(str(error))
+            continue
+        verdicts.append(verdict)
+        if not as_json:
+            typer.echo(_sentence(verdict))
+    if as_json:
+        typer.echo(json.dumps({"data": [v.to_json() for v in verdicts], "unreadable": broken}, indent=2))
+    problems = broken + [f"{v.name} is not whole: {', '.join(v.problems)} ({v.where})" for v in verdicts if not v.whole]
+    if problems:
+        raise DataError("; ".join(problems))
+
+
+@data.command("import")
+def import_(
+    name: str = typer.Argument(..., help="The data set."),
+    files: list[Path] = typer.Argument(..., help="Its file or files as published, or a folder that has them."),
+    root: Path | None = ROOT,
+) -> None:
+    """Check local files and copy them to where they are looked for."""
+    from scapegoat.data.intake import take_in
+
+    copied, verdict = take_in(name, files, root)
+    for path in copied:
+        typer.echo(f"copied to {path}")
+    typer.echo(_sentence(verdict))
+
+
+@data.command()
+def fetch(
+    name: str = typer.Argument(..., help="The data set (location30)."),
+    root: Path | None = ROOT,
+    url: str | None = typer.Option(None, "--url", help="Another address of the same file; its checksum is verified."),
+) -> None:
+    """Fetch a data set from its public home; an interrupted transfer is resumed."""
+    from scapegoat.data.fetch import fetch as get
+
+    typer.echo(f"{name} is in {get(name, root, url)}")
+
+
+def _sentence(verdict: Verdict) -> str:
+    shape = " x ".join(str(n) for n in verdict.shape)
+    test = f", {verdict.test:,} of them for testing" if verdict.test else ""
+    compared = sorted(file for file, state in verdict.checksums.items() if state == "as published")
+    sums = f"; checksum as published: {', '.join(compared)}" if compared else ""
+    state = "whole" if verdict.whole else "NOT WHOLE: " + ", ".join(verdict.problems)
+    return (
+        f"{verdict.name}: {state}; {verdict.records:,} records of {shape}{test}, {verdict.classes} classes{sums} "
+        f"({verdict.where})"
+    )
