@@ -48,9 +48,17 @@ class CIFAR10(PublishedData):
     publication: ClassVar[Publication] = Publication(
         home="https://www.cs.toronto.edu/~kriz/cifar.html",
         layouts=(
-            Layout("binary batches", _names("cifar-10-batches-bin", ".bin")),
+            Layout(
+                "binary batches",
+                _names("cifar-10-batches-bin", ".bin"),
+                "data_batch_1.bin to data_batch_5.bin and test_batch.bin",
+            ),
             Layout("binary archive", {"binary": ("cifar-10-binary.tar.gz",)}),
-            Layout("python batches", _names("cifar-10-batches-py", "")),
+            Layout(
+                "python batches",
+                _names("cifar-10-batches-py", ""),
+                "data_batch_1 to data_batch_5 and test_batch",
+            ),
             Layout("python archive", {"python": ("cifar-10-python.tar.gz",)}),
             Layout("Parquet", {"train": _shards("train"), "test": _shards("test")}),
         ),

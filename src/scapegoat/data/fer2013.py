@@ -49,7 +49,11 @@ class FER2013(PublishedData):
         home="https://www.kaggle.com/c/challenges-in-representation-learning-facial-expression-recognition-challenge",
         layouts=(
             Layout("CSV", {"csv": ("fer2013.csv", "icml_face_data.csv", "fer2013/fer2013.csv")}),
-            Layout("folders of pictures", {"train": ("train",), "test": ("test",)}),
+            Layout(
+                "folders of pictures",
+                {"train": ("train",), "test": ("test",)},
+                "the folders train/<emotion> and test/<emotion>",
+            ),
         ),
         records=35_887,
         shapes=((1, 48, 48),),

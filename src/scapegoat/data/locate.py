@@ -24,14 +24,17 @@ class Layout:
     """One form in which a data set is published: files that are wanted together.
 
     `files` maps what a file is for to the names that it may go by, each a path relative to the data set's folder in
-    which `*` stands for shards.
+    which `*` stands for shards. `summary` says in short what is wanted where the names alone would not.
     """
 
     title: str
     files: Mapping[str, tuple[str, ...]]
+    summary: str | None = None
 
     def wanted(self) -> str:
-        """The first name of every file, for messages."""
+        """The files for messages: `summary`, or the first name of every file."""
+        if self.summary is not None:
+            return self.summary
         names = [names[0] for names in self.files.values()]
         return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 

@@ -53,6 +53,8 @@ def reading(where: object) -> Iterator[None]:
         raise wrong(where, "no such file") from error
     except PermissionError as error:
         raise wrong(where, "no permission to read it") from error
+    except MemoryError as error:
+        raise wrong(where, "does not fit into memory") from error
     except _DAMAGE as error:
         detail = str(error) or type(error).__name__
         raise wrong(where, f"is damaged or cut short ({detail}); get it again") from error
