@@ -7,15 +7,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scapegoat import aggregation, attacks, data, models, report
+    from scapegoat.auditing import Audit, audit
     from scapegoat.experiments import Result, RunStore, Spec, run
 
 __version__ = "0.1.0"
 
 # Imported when first used, so that `scapegoat --help` does not wait for torch.
 _ROOMS = ("aggregation", "attacks", "data", "models", "report", "theory", "geometry", "gradients", "membership")
-_NAMES = {"run": "experiments", "Spec": "experiments", "Result": "experiments", "RunStore": "experiments"}
+_NAMES = {
+    "Audit": "auditing",
+    "audit": "auditing",
+    "run": "experiments",
+    "Spec": "experiments",
+    "Result": "experiments",
+    "RunStore": "experiments",
+}
 
-__all__ = ["Result", "RunStore", "Spec", "aggregation", "attacks", "data", "models", "report", "run"]
+__all__ = [
+    "Audit",
+    "Result",
+    "RunStore",
+    "Spec",
+    "aggregation",
+    "attacks",
+    "audit",
+    "data",
+    "models",
+    "report",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

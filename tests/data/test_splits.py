@@ -51,6 +51,7 @@ def test_splits_are_disjoint_and_members_come_from_the_shards(
         assert row in parts.shards[client].tolist()
     assert (parts.wrong_labels != data.y[parts.targets]).all()
     assert ((parts.wrong_labels >= 0) & (parts.wrong_labels < data.classes)).all()
+    assert len(parts.test)
     if published:
         assert set(parts.test.tolist()) == set(range(records - published, records))
 
@@ -76,8 +77,9 @@ def test_the_same_seed_gives_the_same_splits_and_another_seed_others():
     [
         ({}, 700, "leave"),
         ({"train": 10}, 100, "data.train: 10"),
-        ({"train": 5000}, 20, "data.train asks for 5000"),
+        ({"train": 5000}, 20, "data.train: 5000 is not allowed"),
         ({"validation": 900}, 20, "900 validation"),
+        ({"test": 500}, 20, "500 test"),
     ],
 )
 def test_too_small_a_data_set_is_refused_in_one_line(options, targets, says):

@@ -13,8 +13,6 @@ from scapegoat.data.partitions import Partition
 from scapegoat.errors import InputError
 from scapegoat.randomness import numpy_generator
 
-TEST_SHARE = 0.2
-
 
 @dataclass(frozen=True)
 class Splits:
@@ -42,40 +40,38 @@ class Splits:
 def split(
     dataset: Dataset, spec: DataSpec, *, partition: Partition, benign: int, targets: int, mask: int, seed: int
 ) -> Splits:
-    """Draw all splits from the seed. Refuses, in one line, what the data set is too small for."""
-    rng = numpy_generator(seed, "splits")
-    total = len(dataset)
-    labels = dataset.y.numpy()
-    if dataset.published_test:
-        development = rng.permutation(total - dataset.published_test)
-        test = total - dataset.published_test + rng.permutation(dataset.published_test)
-    else:
-        order = rng.permutation(total)
-        held = spec.test if spec.test is not None else round(TEST_SHARE * total)
-        test, development = order[:held], order[held:]
-    if spec.test is not None:
-        if spec.test > len(test):
-            raise InputError(f"data.test: {spec.test} test records asked for, but {dataset.name} has {len(test)}")
-        test = test[: spec.test]
+    """Draw all splits from the seed. Refuses, in one line, what the data set is too small for.
 
+    Half of the records are trained on unless the spec says otherwise, as membership studies have it; where the
+    publisher set no test set aside, all that nobody else holds is the test set.
+    """
+    rng = numpy_generator(seed, "splits")
+    labels = dataset.y.numpy()
     non_member_count, member_count = targets // 2, targets - targets // 2
     needed = max(benign, member_count)
-    spare = len(development) - non_member_count - mask - spec.validation
-    wanted = spec.train if spec.train is not None else spare
-    if spare < needed or wanted > spare:
-        asked = f"data.train asks for {wanted}" if spare >= needed else f"the clients and targets need {needed}"
+    development = rng.permutation(len(dataset) - dataset.published_test)
+    held_out = non_member_count + mask + spec.validation
+    least_test = 0 if dataset.published_test else spec.test or 1
+    spare = len(development) - held_out - least_test
+    if spare < needed:
         raise InputError(
-            f"data: {dataset.name} has {len(development)} records besides the test set; {non_member_count} non-member "
-            f"targets, {mask} mask and {spec.validation} validation records leave {max(spare, 0)} for training, "
-            f"but {asked} (fewer attack.targets, attack.mask or data.validation, or more records)"
+            f"data: {dataset.name} has {len(development)} records; {non_member_count} non-member targets, {mask} mask, "
+            f"{spec.validation} validation and {least_test} test records leave {max(spare, 0)} for training, but {benign} benign clients with {member_count} member targets need {needed} (more records, or "
+            f"fewer attack.targets, attack.mask or data.validation)"
         )
-    if wanted < needed:
+    wanted = spec.train if spec.train is not None else max(needed, min(len(dataset) // 2, spare))
+    if not needed <= wanted <= spare:
         raise InputError(
-            f"data.train: {wanted} training records are too few for {benign} benign clients and {member_count} member "
-            f"targets (at least {needed})"
+            f"data.train: {wanted} is not allowed for {dataset.name} ({needed} to {spare}: {benign} benign clients and "
+            f"{member_count} member targets need the first, {held_out + least_test} records held out leave the second)"
         )
     cuts = np.cumsum([non_member_count, mask, spec.validation, wanted])
-    non_members, mask_rows, validation, train = np.split(development, cuts)[:4]
+    non_members, mask_rows, validation, train, rest = np.split(development, cuts)
+    test = len(development) + rng.permutation(dataset.published_test) if dataset.published_test else rest
+    if spec.test is not None:
+        if spec.test > len(test):
+            raise InputError(f"data.test: {spec.test} is not allowed, {dataset.name} leaves {len(test)} test records")
+        test = test[: spec.test]
     positions = partition.split(labels[train], dataset.classes, benign, rng)
     shards = [train[p] for p in positions]
     members, owners = _even_draw(shards, member_count, rng)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import os
 import sys
 from typing import Any
@@ -13,6 +12,7 @@ from torch import nn
 
 from scapegoat.errors import InputError
 from scapegoat.models.base import ModelSpec, register
+from scapegoat.models.given import call_factory
 
 
 @register("import")
@@ -27,15 +27,7 @@ class Imported(ModelSpec):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """Import the factory and call it."""
-        factory = _resolve(self.factory)
-        offered = {"input_shape": tuple(input_shape), "classes": classes}
-        try:
-            wanted = inspect.signature(factory).parameters
-        except (TypeError, ValueError):
-            wanted = {}  # type: ignore[assignment]
-        takes_any = any(p.kind is p.VAR_KEYWORD for p in wanted.values())
-        arguments = {k: v for k, v in offered.items() if takes_any or k in wanted}
-        return factory(**arguments, **self.options)  # type: ignore[no-any-return]
+        return call_factory(_resolve(self.factory), input_shape, classes, self.options)
 
 
 def _resolve(path: str) -> Any:
