@@ -19,9 +19,13 @@ from scapegoat.data.streams import digest, reading, wrong
 
 
 class OwnData(DataSpec):
-    """A user's own data set. `path` is looked up from the current folder, then below the data roots."""
+    """A user's own data set. `path` is looked up from the current folder, then below the data roots.
+
+    `content` is the fingerprint that the data must have; a run fills it in, so that a changed file is another run.
+    """
 
     path: str = Field(min_length=1)
+    content: str | None = None
 
     def find(self, roots: list[Path]) -> Path:
         """The file or folder behind `path`."""
@@ -39,7 +43,9 @@ class OwnData(DataSpec):
     def read(self, roots: list[Path]) -> Dataset:
         """The records, decoded once and kept."""
         path = self.find(roots)
-        recipe = f"{self.name}/1/{self.model_dump_json(exclude={'path', 'train', 'test', 'validation'})}"
+        if self.content is not None and self.content != self.fingerprint(roots):
+            raise wrong(path, "has changed since the run was planned (its content is not what data.content says)")
+        recipe = f"{self.name}/1/{self.model_dump_json(exclude={'path', 'content', 'train', 'test', 'validation'})}"
         with reading(path):
             decoded = cache.decoded(self.name, recipe, [path], lambda: self._checked(path))
         shift, scale = self.normalization(decoded)

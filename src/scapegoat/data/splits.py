@@ -56,8 +56,9 @@ def split(
     if spare < needed:
         raise InputError(
             f"data: {dataset.name} has {len(development)} records; {non_member_count} non-member targets, {mask} mask, "
-            f"{spec.validation} validation and {least_test} test records leave {max(spare, 0)} for training, but {benign} benign clients with {member_count} member targets need {needed} (more records, or "
-            f"fewer attack.targets, attack.mask or data.validation)"
+            f"{spec.validation} validation and {least_test} test records leave {max(spare, 0)} for training, but "
+            f"{benign} benign clients with {member_count} member targets need {needed} (more records, or fewer "
+            f"attack.targets, attack.mask or data.validation)"
         )
     wanted = spec.train if spec.train is not None else max(needed, min(len(dataset) // 2, spare))
     if not needed <= wanted <= spare:
