@@ -91,7 +91,16 @@ class CIFAR10(PublishedData):
         else:
             parse = _binary_batch if found.one("test_batch").suffix == ".bin" else _python_batch
             batches = [_from_file(found.one(batch), parse) for batch in _BATCHES]
+        _check_counts([len(y) for _, y in batches], found)
         return _joined(batches, len(batches[-1][1]))
+
+
+def _check_counts(counts: list[int], found: Found) -> None:
+    """Batches are published with as many pictures each: one that is shorter was cut, even if between two pictures."""
+    usual = max(counts[:-1])
+    for name, count in zip(_BATCHES, counts, strict=True):
+        if count < usual and (name != "test_batch" or usual == 10_000):
+            raise wrong(found.folder, f"{name} holds {count:,} pictures where other batches hold {usual:,}: cut short?")
 
 
 def _joined(batches: list[Batch], test: int) -> Decoded:
