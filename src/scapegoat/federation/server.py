@@ -45,7 +45,17 @@ class Server:
 
     def step(self, updates: Tensor, client_ids: list[int], sample_counts: list[int], round_: int) -> Aggregate:
         """Aggregate the rows and move the global parameters; a round with no usable row changes nothing."""
-        context = AggregationContext(
+        aggregate = self.rule(updates, self.context(client_ids, sample_counts, round_))
+        self.steps += 1
+        if bool(aggregate.kept.any()):
+            # A new tensor, not in place: stale clients may still hold the old one.
+            self.parameters = self.parameters.clone()
+            self.optimizer.advance(self.parameters, aggregate.update, self.optimizer_state)
+        return aggregate
+
+    def context(self, client_ids: list[int], sample_counts: list[int], round_: int) -> AggregationContext:
+        """What the rule is told beside the updates."""
+        return AggregationContext(
             client_ids=tuple(client_ids),
             sample_counts=tuple(sample_counts),
             round=round_,
@@ -58,13 +68,6 @@ class Server:
             sampling_rate=self.sampling_rate,
             rounds=self.rounds,
         )
-        aggregate = self.rule(updates, context)
-        self.steps += 1
-        if bool(aggregate.kept.any()):
-            # A new tensor, not in place: stale clients may still hold the old one.
-            self.parameters = self.parameters.clone()
-            self.optimizer.advance(self.parameters, aggregate.update, self.optimizer_state)
-        return aggregate
 
     def _candidate(self, update: Tensor) -> Tensor:
         """The parameters that the server would have after this update."""

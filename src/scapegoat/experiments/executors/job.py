@@ -37,8 +37,8 @@ def compute(
     """
     from scapegoat.experiments.run import run
 
-    heartbeat = Heartbeat(store, name)
-    heartbeat.clear_failure()
+    heartbeat = Heartbeat(store, name, spec)
+    heartbeat.start()
     told = 0.0
 
     def progress(record: RoundRecord, rounds: int) -> None:
@@ -55,8 +55,6 @@ def compute(
         result = run(spec, store=store, root=root, progress=progress, checkpoint_seconds=checkpoint_seconds)
     except ScapegoatError as error:
         return _failed(heartbeat, str(error), storage=isinstance(error, StorageError))
-    except OSError as error:
-        return _failed(heartbeat, f"{type(error).__name__}: {error}", storage=False)
     except Exception as error:
         return _failed(heartbeat, f"{type(error).__name__}: {error}", storage=False)
     if result.spec.hash != name:

@@ -1,4 +1,4 @@
-"""Small files beside a run's checkpoint that tell other processes how it fares: under way, or failed and why."""
+"""Small files beside a run's checkpoint that tell other processes how it fares: which run, how far, failed and why."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,9 +31,17 @@ class Mark:
 class Heartbeat:
     """Written by whoever computes a run, every few seconds."""
 
-    def __init__(self, store: RunStore, name: str) -> None:
+    def __init__(self, store: RunStore, name: str, spec: Mapping[str, Any]) -> None:
         self._store, self._name = store, name
+        self._spec = spec
         self._last = 0.0
+
+    def start(self) -> None:
+        """The run is tried, perhaps again."""
+        if not self._store.has(self._name):
+            with contextlib.suppress(OSError):
+                (self._store.part(self._name) / "error.json").unlink(missing_ok=True)
+            _write(self._store, self._name, "spec.json", self._spec)
 
     def beat(self, done: int, rounds: int) -> None:
         """Say that `done` rounds are done; silently does nothing where the store cannot be written."""
@@ -45,21 +54,16 @@ class Heartbeat:
 
     def failed(self, reason: str, traceback: str) -> None:
         """Leave the reason why the run failed."""
-        _write(self._store, self._name, "failed.json", {"reason": reason, "traceback": traceback, "time": time.time()})
-
-    def clear_failure(self) -> None:
-        """The run is tried again."""
-        with contextlib.suppress(OSError):
-            (self._store.part(self._name) / "failed.json").unlink(missing_ok=True)
+        _write(self._store, self._name, "error.json", {"error": reason, "traceback": traceback, "time": time.time()})
 
 
 def read(store: RunStore, name: str) -> Mark:
     """The mark of a run that is not finished."""
-    failed = _read(store, name, "failed.json")
+    failed = _read(store, name, "error.json")
     progress = _read(store, name, "progress.json")
     done, rounds = int(progress.get("round", 0)), int(progress.get("rounds", 0))
     if failed:
-        return Mark(done, rounds, failed=str(failed.get("reason", "")) or "unknown")
+        return Mark(done, rounds, failed=str(failed.get("error", "")) or "unknown")
     return Mark(done, rounds, running=bool(progress) and _alive(progress))
 
 
@@ -75,7 +79,7 @@ def _alive(progress: dict[str, Any]) -> bool:
     return True
 
 
-def _write(store: RunStore, name: str, file: str, value: dict[str, Any]) -> None:
+def _write(store: RunStore, name: str, file: str, value: Mapping[str, Any]) -> None:
     part = store.part(name)
     temporary = part / f"{file}.{os.getpid()}.tmp"
     with contextlib.suppress(OSError):

@@ -1,0 +1,294 @@
+"""`scapegoat sweep`: a table or figure of the paper, or a grid of one's own."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from scapegoat.experiments.executors import Event, Outcome
+    from scapegoat.experiments.plans import AnySweep, Plan
+    from scapegoat.experiments.store import RunStore
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("sweep")(sweep)
+
+
+def sweep(
+    name: str | None = typer.Argument(None, help="A sweep (`scapegoat list sweeps`) or a YAML file of lists."),
+    out: Path = typer.Option(..., "--out", help="Folder for the runs; finished ones are not computed twice."),
+    data: list[str] = typer.Option([], "--data", help="A data set (repeat for several); default: the paper's."),
+    rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training; default: the paper's 800."),
+    seeds: int = typer.Option(1, "--seeds", help="Runs of each cell, with different seeds."),
+    set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Any other key of the spec, in every cell."),
+    only: list[str] = typer.Option(
+        [], "--only", metavar="AXIS=VALUE", help="Only these cells, e.g. defense=atm,median."
+    ),
+    jobs: int | None = typer.Option(None, "--jobs", help="Runs at once (default: one a core)."),
+    ray: str | None = typer.Option(None, "--ray", help="Compute on a Ray cluster: auto, local or an address."),
+    status: bool = typer.Option(False, "--status", help="Show how far the sweep is; compute nothing."),
+    recompute_damaged: bool = typer.Option(False, "--recompute-damaged", help="Compute damaged runs anew."),
+    root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
+) -> None:
+    """Run every cell of a table or figure; stop and start it as you like."""
+    from scapegoat.errors import InputError
+    from scapegoat.experiments import plans
+    from scapegoat.experiments.store import RunStore
+
+    store = RunStore(out)
+    if name is None:
+        if not status:
+            raise InputError("sweep: which one? Name it (`scapegoat list sweeps`), or ask for --status")
+        _show_all(store)
+        return
+    planned = plans.plan(_find(name), data=data, rounds=rounds, seeds=seeds, overrides=set_, root=root)
+    chosen = plans.parse_only(planned.sweep, only, planned.axes)
+    if status:
+        _show(planned.sweep.title, _kinds(planned, chosen), store)
+        return
+    command = shlex.join(["scapegoat", *sys.argv[1:]])
+    if isinstance(planned.sweep, plans.CostSweep):
+        _measure(planned, chosen, store, command)
+        return
+    outcome = _compute(planned, chosen, store, command, jobs, ray, recompute_damaged)
+    _print_table(out, planned)
+    _complain(outcome)
+
+
+def _find(name: str) -> AnySweep:
+    from scapegoat.errors import InputError
+    from scapegoat.experiments import sweeps
+    from scapegoat.experiments.plans import own
+
+    if name.endswith((".yaml", ".yml")):
+        return own.load(Path(name))
+    try:
+        return sweeps.get(name)
+    except InputError:
+        if Path(name).is_file():
+            raise InputError(f"{name}: a sweep of your own is a file that ends in .yaml") from None
+        raise
+
+
+def _compute(
+    planned: Plan,
+    chosen: Mapping[str, set[str]],
+    store: RunStore,
+    command: str,
+    jobs: int | None,
+    ray: str | None,
+    recompute_damaged: bool,
+) -> Outcome:
+    from scapegoat.experiments import executors, plans
+
+    runs = planned.runs(chosen)
+    plans.write(planned, store.directory, command=command)
+    with _progress(runs, _labels(planned)) as on_event:
+        return executors.execute(
+            runs.values(),
+            store,
+            root=planned.root,
+            jobs=jobs if jobs is not None else executors.cores(),
+            ray=ray,
+            on_event=on_event,
+            recompute_damaged=recompute_damaged,
+        )
+
+
+def _complain(outcome: Outcome) -> None:
+    """Name every failed run; exit code 1 if there are any."""
+    from scapegoat.errors import RunError
+
+    if outcome.complete:
+        return
+    for failure in outcome.failures.values():
+        print(f"failed: {_about(failure.spec)} ({failure.name[:12]}): {failure.reason}", file=sys.stderr)
+    count = len(outcome.failures)
+    left = f", {len(outcome.left)} not tried: {outcome.stopped}" if outcome.left else ""
+    raise RunError(f"{count} of {count + len(outcome.summaries) + len(outcome.left)} runs failed{left}")
+
+
+def _about(spec: Any) -> str:
+    from scapegoat.experiments.spec import describe
+
+    return f"{spec.attack.name} against {describe(spec.defense)} on {spec.data.name}, seed {spec.seed}"
+
+
+def _labels(planned: Plan) -> dict[str, str]:
+    """What to call a run: its place in the sweep, and the seed."""
+    from scapegoat.experiments.executors import named
+
+    labels: dict[str, str] = {}
+    for cell in planned.cells:
+        place = " ".join(value for value in cell.at.values() if value)
+        for seed, run in enumerate(named(cell.seeds(planned.seeds), planned.root)):
+            labels.setdefault(run, f"{place} seed {seed}" if planned.seeds > 1 else place)
+    return labels
+
+
+def _measure(planned: Plan, chosen: Mapping[str, set[str]], store: RunStore, command: str) -> None:
+    from scapegoat.experiments import plans
+    from scapegoat.experiments.plans import costs
+
+    quiet = not sys.stderr.isatty()
+    table, figures = costs.measure(
+        planned, chosen, None if quiet else lambda what: print(f"timing {what}", file=sys.stderr)
+    )
+    costs.save(table, store.directory, planned.sweep.name)
+    plans.write(planned, store.directory, command=command, figures=figures)
+    _print_table(store.directory, planned)
+
+
+@contextlib.contextmanager
+def _progress(runs: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Callable[[Event], None]]:
+    """On a terminal a bar for the sweep and a line for each run under way; elsewhere a line a run."""
+    done = 0
+
+    def line(event: Event) -> str:
+        label = labels.get(event.name, event.name[:12])
+        if event.summary is None:
+            return f"{label}: {event.kind}{': ' if event.reason else ''}{event.reason}"
+        attack, test = event.summary["membership"]["accuracy_best"], event.summary["test_accuracy"]
+        return f"{label}: attack {attack:.3f}, test {test:.3f}"
+
+    if not sys.stderr.isatty():
+
+        def tell(event: Event) -> None:
+            nonlocal done
+            done += event.kind in ("finished", "failed", "skipped")
+            if event.kind in ("finished", "failed", "retried"):
+                print(f"{done}/{len(runs)}  {line(event)}", file=sys.stderr, flush=True)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=3600) as bar:
+        overall = bar.add_task("runs", total=len(runs))
+        tasks: dict[str, Any] = {}
+
+        def show(event: Event) -> None:
+            if event.kind == "started" and event.name not in tasks:
+                label = labels.get(event.name, event.name[:12])
+                tasks[event.name] = bar.add_task(label, total=event.spec.federation.rounds)
+            elif event.kind == "round" and event.name in tasks:
+                bar.update(tasks[event.name], completed=event.round)
+            elif event.kind == "retried":
+                bar.console.print(line(event), highlight=False)
+            elif event.kind in ("finished", "failed", "skipped"):
+                if event.name in tasks:
+                    bar.remove_task(tasks.pop(event.name))
+                if event.kind != "skipped":
+                    bar.console.print(line(event), highlight=False)
+                bar.advance(overall)
+
+        yield show
+
+
+def _print_table(out: Path, planned: Plan) -> None:
+    from rich.console import Console
+
+    from scapegoat.experiments.plans import saved
+    from scapegoat.experiments.store import RunStore
+    from scapegoat.report.sweeps import section
+
+    content = next(c for c in saved(out) if c["sweep"] == planned.sweep.name and c["key"] == planned.key)
+    drawn = section(content, RunStore(out))
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    for table in drawn.tables[:1]:
+        console.print(_text_table(table))
+        if any(cell.paper is not None for row in table.cells for cell in row):
+            console.print("paper's number in parentheses; * it lies outside our 95% interval", highlight=False)
+    for figure in drawn.figures[:1]:
+        for panel in figure.panels:
+            console.print(_text_panel(figure, panel))
+    console.print(f"scapegoat report {shlex.quote(str(out))} draws all of it", highlight=False)
+
+
+def _text_table(table: Any) -> Any:
+    from rich.table import Table
+
+    drawn = Table(title=table.title, title_justify="left")
+    for heading in table.row_titles:
+        drawn.add_column(heading)
+    for column in table.columns:
+        drawn.add_column("\n".join(column), justify="right")
+    for labels, row in zip(table.rows, table.cells, strict=True):
+        drawn.add_row(*labels, *(_text_cell(cell, table.digits) for cell in row))
+    return drawn
+
+
+def _text_cell(cell: Any, digits: int) -> str:
+    ours = f"{cell.ours.value:.{digits}f}" if cell.ours is not None else "-"
+    paper = f" ({cell.paper:.3f}{'*' if cell.differs else ''})" if cell.paper is not None else ""
+    return ours + paper
+
+
+def _text_panel(figure: Any, panel: Any) -> Any:
+    from rich.table import Table
+
+    drawn = Table(title=f"{figure.title}, {panel.title}", title_justify="left")
+    drawn.add_column(figure.x_label)
+    for x in panel.lines[0].x:
+        drawn.add_column(f"{x:g}", justify="right")
+    for line in panel.lines:
+        drawn.add_row(line.label, *("-" if y is None else f"{y.value:.3f}" for y in line.y))
+    return drawn
+
+
+def _kinds(planned: Plan, chosen: Mapping[str, set[str]]) -> dict[str, str]:
+    from scapegoat.experiments.executors import named
+
+    return {
+        run: cell.at.get("attack", "")
+        for cell in planned.chosen(chosen)
+        for run in named(cell.seeds(planned.seeds), planned.root)
+    }
+
+
+def _show_all(store: RunStore) -> None:
+    from scapegoat.errors import InputError
+    from scapegoat.experiments.plans import saved
+    from scapegoat.experiments.plans.status import of_plan
+
+    contents = saved(store.directory)
+    if not contents:
+        raise InputError(f"--out {store.directory}: no sweep was started there")
+    for content in contents:
+        if content["kind"] != "cost":
+            _show(content["title"], of_plan(content), store)
+
+
+def _show(title: str, kinds: Mapping[str, str], store: RunStore) -> None:
+    from scapegoat.experiments.plans.status import status
+
+    found = status(store, kinds)
+    left = found.seconds_left
+    estimate = "unknown until a run is finished" if left is None else _duration(left)
+    print(title)
+    print(
+        f"  done {len(found.done)}  running {len(found.running)}  failed {len(found.failed)}  "
+        f"damaged {len(found.damaged)}  left {len(found.left)}  of {found.total}; about {estimate} to go"
+    )
+    for run, (done, rounds) in found.running.items():
+        print(f"  running  {run[:12]}  round {done} of {rounds}")
+    for word, reasons in (("failed", found.failed), ("damaged", found.damaged)):
+        for run, reason in reasons.items():
+            print(f"  {word:<8} {run[:12]}  {reason}")
+
+
+def _duration(seconds: float) -> str:
+    minutes = seconds / 60
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,0 +1,162 @@
+"""A sweep's plan and runs as tables in the paper's layout and figures like the paper's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scapegoat.errors import InputError
+from scapegoat.experiments import RunStore
+from scapegoat.experiments.executors import marks
+from scapegoat.experiments.plans import saved
+from scapegoat.report.estimate import over_seeds
+from scapegoat.report.measures import BY_KEY, from_summary
+from scapegoat.report.model import Estimate, Line, Panel, PaperCell, PaperFigure, PaperTable, Section
+
+# The paper prints attack accuracies only.
+_PRINTED = "accuracy_best"
+
+Place = tuple[str, ...]
+
+
+def sections(directory: str | Path) -> tuple[Section, ...]:
+    """One section a sweep that was started in this store; none for a store without sweeps."""
+    return tuple(section(content, RunStore(directory)) for content in saved(directory))
+
+
+def section(content: Mapping[str, Any], store: RunStore) -> Section:
+    """The tables or figures of one saved plan, from the runs that there are by now."""
+    cells = _Cells(content, store)
+    words = [line for line in (content["about"], content["note"] and f"{content['note']}.", cells.progress()) if line]
+    if content["kind"] == "cost":
+        return Section(content["title"], tuple(words), tables=(_cost_table(content),))
+    if content["kind"] == "table":
+        return Section(content["title"], tuple(words), tables=tuple(_table(cells, m) for m in content["metrics"]))
+    figures = [_figure(cells, m, data) for data in cells.points("data") for m in content["metrics"]]
+    return Section(content["title"], tuple(words), figures=tuple(figures))
+
+
+class _Cells:
+    """The cells of a plan by their place, with the figures of their runs."""
+
+    def __init__(self, content: Mapping[str, Any], store: RunStore) -> None:
+        self.content = content
+        self._axes = {axis["name"]: axis for axis in content["axes"]}
+        self._cells = {tuple(cell["at"][name] for name in self._axes): cell for cell in content["cells"]}
+        self._figures: dict[str, dict[str, Estimate]] = {}
+        self._reasons: dict[str, str] = {}
+        for name in dict.fromkeys(name for cell in content["cells"] for name in cell["runs"]):
+            self._read(store, name)
+
+    def _read(self, store: RunStore, name: str) -> None:
+        if store.has(name):
+            try:
+                self._figures[name] = from_summary(store.summary(name))
+                return
+            except InputError as error:
+                self._reasons[name] = str(error)
+                return
+        mark = marks.read(store, name)
+        self._reasons[name] = f"failed: {mark.failed}" if mark.failed else "under way" if mark.running else "not run"
+
+    def points(self, axis: str) -> list[dict[str, Any]]:
+        return list(self._axes[axis]["points"])
+
+    def title(self, axis: str) -> str:
+        return str(self._axes[axis]["title"])
+
+    def labelled(self, names: Sequence[str]) -> list[tuple[dict[str, str], Place]]:
+        """Every combination of points on these axes, with its labels; an axis with a nameless point has no label."""
+        found = []
+        for points in itertools.product(*(self.points(name) for name in names)):
+            at = {name: p["key"] for name, p in zip(names, points, strict=True)}
+            found.append((at, tuple(p["label"] for p in points if p["label"])))
+        return found
+
+    def cell(self, at: Mapping[str, str], metric: str) -> PaperCell:
+        cell = self._cells[tuple(at[name] for name in self._axes)]
+        found = [self._figures[n][metric] for n in cell["runs"] if metric in self._figures.get(n, {})]
+        paper = cell["paper"] if metric == _PRINTED else None
+        if found:
+            return PaperCell(over_seeds(found), paper)
+        return PaperCell(None, paper, next((self._reasons[n] for n in cell["runs"] if n in self._reasons), "not run"))
+
+    def progress(self) -> str:
+        """What is missing, in words; nothing if all is there."""
+        runs = {name for cell in self.content["cells"] for name in cell["runs"]}
+        return f"{len(self._figures)} of {len(runs)} runs are there." if len(self._figures) < len(runs) else ""
+
+
+def _table(cells: _Cells, metric: str) -> PaperTable:
+    layout = cells.content["layout"]
+    rows, columns = cells.labelled(layout["rows"]), cells.labelled(layout["columns"])
+    label = BY_KEY[metric].label
+    return PaperTable(
+        title=f"{cells.content['title']}: {label[0].lower()}{label[1:]}",
+        rows=tuple(labels for _, labels in rows),
+        columns=tuple(labels or (label,) for _, labels in columns),
+        cells=tuple(tuple(cells.cell({**row, **column}, metric) for column, _ in columns) for row, _ in rows),
+        row_titles=tuple(cells.title(n) for n in layout["rows"] if any(p["label"] for p in cells.points(n))),
+        caption=BY_KEY[metric].about + _seeds(cells.content["seeds"]),
+    )
+
+
+def _figure(cells: _Cells, metric: str, data: Mapping[str, Any]) -> PaperFigure:
+    layout = cells.content["layout"]
+    axis = layout["x"]
+    over = cells.points(axis)
+    panels = [p for p in cells.points(layout["panel"]) if layout["panel"] != "data" or p["key"] == data["key"]]
+
+    def line(panel: Mapping[str, Any], point: Mapping[str, Any]) -> Line:
+        at = {"data": data["key"], layout["panel"]: panel["key"], layout["line"]: point["key"]}
+        found = [cells.cell({**at, axis: p["key"]}, metric) for p in over]
+        return Line(point["label"], tuple(float(p["x"]) for p in over), tuple(c.ours for c in found))
+
+    label = BY_KEY[metric].label
+    on = f" on {data['label']}" if data["label"] else ""
+    return PaperFigure(
+        title=f"{cells.content['title']}{on}: {label[0].lower()}{label[1:]}",
+        x_label=layout["x_label"],
+        y_label=label,
+        panels=tuple(
+            Panel(p["label"] or label, tuple(line(p, q) for q in cells.points(layout["line"]))) for p in panels
+        ),
+        caption=BY_KEY[metric].about + _seeds(cells.content["seeds"]),
+        y_range=(BY_KEY[metric].low, BY_KEY[metric].high),
+    )
+
+
+def _cost_table(content: Mapping[str, Any]) -> PaperTable:
+    axes = {axis["name"]: axis for axis in content["axes"]}
+    found = {tuple(cell["at"][n] for n in axes): cell.get("seconds") for cell in content["cells"]}
+    layout = content["layout"]
+
+    def points(names: Sequence[str]) -> list[tuple[dict[str, str], Place]]:
+        product = itertools.product(*(axes[n]["points"] for n in names))
+        return [({n: p["key"] for n, p in zip(names, c, strict=True)}, tuple(p["label"] for p in c)) for c in product]
+
+    def cell(at: Mapping[str, str]) -> PaperCell:
+        seconds = found[tuple(at[n] for n in axes)]
+        if seconds is None:
+            return PaperCell(reason="not measured")
+        return PaperCell(Estimate(seconds["median"], seconds["low"], seconds["high"]))
+
+    rows, columns = points(layout["rows"]), points(layout["columns"])
+    return PaperTable(
+        title=content["title"],
+        rows=tuple(labels for _, labels in rows),
+        columns=tuple(labels for _, labels in columns),
+        cells=tuple(tuple(cell({**row, **column}) for column, _ in columns) for row, _ in rows),
+        row_titles=tuple(axes[n]["title"] for n in layout["rows"]),
+        caption="Median seconds a call with a 95% interval; all timed in turn on the same rounds.",
+        digits=4,
+        unit="s",
+    )
+
+
+def _seeds(count: int) -> str:
+    if count == 1:
+        return " One seed; intervals over the targets."
+    return f" Mean over {count} seeds with Student's interval."
