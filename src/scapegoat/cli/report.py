@@ -1,0 +1,76 @@
+"""`scapegoat report`: a page, tables or figures from a folder of runs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from scapegoat.report import Page, Section
+
+
+class Format(StrEnum):
+    """What a report can be written as."""
+
+    html = "html"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)
+
+
+def report(
+    directory: Path = typer.Argument(..., metavar="DIR", help="Folder that `audit`, `run --out` or `sweep` wrote."),
+    out: Path | None = typer.Option(
+        None, "--out", help="File to write. Default: report.html for html; the others are printed."
+    ),
+    form: Format = typer.Option(Format.html, "--format", help="A page, or tables for papers and other programs."),
+    title: str = typer.Option("", "--title", help="Heading of the page."),
+    figures: Path | None = typer.Option(None, "--figures", help="Folder for every figure as PNG, PDF and SVG."),
+) -> None:
+    """Draw the report of a folder of runs: verdict, attack by defense, curves, ROC, and who was discarded."""
+    from scapegoat import report as room
+    from scapegoat.errors import InputError
+
+    target = out if out is not None else Path("report.html") if form is Format.html else None
+    if target is not None and target.is_dir():
+        raise InputError(f"--out {target}: is a folder; name a file in it")
+    page = _page(directory, title)
+    try:
+        if form is Format.html and target is not None:
+            room.write_html(page, target)
+        else:
+            write = {Format.markdown: room.to_markdown, Format.latex: room.to_latex, Format.csv: room.to_csv}[form]
+            if target is None:
+                sys.stdout.write(write(page))
+            else:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(write(page), encoding="utf-8")
+        drawn = room.write_figures(page, figures) if figures is not None else []
+    except OSError as error:
+        raise InputError(f"{error.filename or target}: cannot be written ({error.strerror})") from None
+    if target is not None:
+        for study in page.studies[:1]:
+            print(study.verdict.text if len(page.studies) == 1 else f"{len(page.studies)} settings.")
+        print(f"Written: {target}" + (f", and {len(drawn)} figures in {figures}" if drawn else ""))
+
+
+def _page(directory: Path, title: str) -> Page:
+    from scapegoat import report as room
+
+    sections: tuple[Section, ...] = ()
+    if (directory / "sweeps").is_dir():
+        from scapegoat.report.sweeps import sections as of_sweeps
+
+        sections = of_sweeps(directory)
+    command = shlex.join(["scapegoat", "report", str(directory)])
+    return room.build(directory, title=title, command=command, sections=sections)

@@ -1,0 +1,202 @@
+"""From runs to a page: runs that share a setting become one study, runs that differ only in the seed one cell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from scapegoat.report.detail import detail
+from scapegoat.report.measures import ATTACK_ORDER, DEFENSE_ORDER
+from scapegoat.report.model import Cell, Matrix, Page, RunDetail, Section, Study
+from scapegoat.report.runs import Run, read
+from scapegoat.report.verdict import decide, name_of, ordered, pool
+
+# Options of the attack that every attack shares and that change what is measured, not how it is attacked.
+_SHARED_OPTIONS = ("targets", "mask")
+# Beyond so many runs the page keeps the figures and leaves the rounds out; it says so.
+DETAILED_RUNS = 240
+
+
+def build(
+    source: str | Path | Iterable[Any],
+    *,
+    title: str = "",
+    command: str = "",
+    sections: Sequence[Section] = (),
+    missing: Mapping[tuple[str, str], str] | None = None,
+    created: str | None = None,
+    detailed_runs: int = DETAILED_RUNS,
+) -> Page:
+    """A page from a run store's directory, or from results (anything with `spec`, `summary`, `rounds`, `targets`).
+
+    A run that failed is an empty cell with its reason: an unfinished run of the directory, or something with `spec` and
+    `reason` among the results. `missing` gives reasons for cells that have no run, by (attack, defense) name.
+    `sections` come before the studies; with them, a directory without runs is a page of sections alone.
+    """
+    runs, unplaced = read(source, empty=bool(sections))
+    by_setting: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_setting[json.dumps(_setting(run.spec), sort_keys=True, default=str)].append(run)
+    flat = {key: _flatten(json.loads(key)) for key in sorted(by_setting)}
+    notes = [f"Not shown: {line}." for line in unplaced]
+    if len(runs) > detailed_runs:
+        notes.append(
+            f"{len(runs)} runs: rounds and targets are shown for the first {detailed_runs}; "
+            "the figures of all of them are in the tables."
+        )
+    studies = []
+    left = detailed_runs
+    for key, settings in flat.items():
+        studies.append(_study(by_setting[key], settings, list(flat.values()), missing or {}, left))
+        left -= len(by_setting[key])
+    location = str(source) if isinstance(source, str | Path) else ""
+    return Page(
+        title=title or _title(flat.values()),
+        studies=tuple(studies),
+        sections=tuple(sections),
+        source=location,
+        command=command or (shlex.join(["scapegoat", "report", location]) if location else ""),
+        created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC") if created is None else created,
+        versions=_versions(runs),
+        notes=tuple(notes),
+    )
+
+
+def _study(
+    runs: Sequence[Run],
+    settings: Mapping[str, str],
+    all_settings: Sequence[Mapping[str, str]],
+    missing: Mapping[tuple[str, str], str],
+    detailed: int,
+) -> Study:
+    attack_labels = _labels([_component(run, "attack") for run in runs], ignore=_SHARED_OPTIONS)
+    defense_labels = _labels([_component(run, "defense") for run in runs])
+    grouped: dict[tuple[str, str], list[tuple[int, Run]]] = defaultdict(list)
+    for index, run in enumerate(runs):
+        grouped[attack_labels[index], defense_labels[index]].append((index, run))
+    attacks = ordered({*attack_labels, *(a for a, _ in missing)}, ATTACK_ORDER)
+    defenses = ordered({*defense_labels, *(d for _, d in missing)}, DEFENSE_ORDER)
+    cells = {}
+    for attack in attacks:
+        for defense in defenses:
+            found = sorted(
+                grouped.get((attack, defense), []), key=lambda item: (item[1].spec.get("seed", 0), item[1].hash)
+            )
+            details = [detail(run, tables=index < detailed) for index, run in found]
+            cells[attack, defense] = _cell(attack, defense, details, missing.get((attack, defense), "no run"))
+    baseline = next(
+        (
+            key
+            for key, cell in cells.items()
+            if cell.measures and _base(key[0]) == "passive" and _base(key[1]) == "fedavg"
+        ),
+        None,
+    )
+    finished = [run for cell in cells.values() for run in cell.runs if run.measures]
+    federation = runs[0].spec.get("federation") or {}
+    return Study(
+        title=_what_differs(settings, all_settings),
+        settings=settings,
+        matrix=Matrix(tuple(attacks), tuple(defenses), cells, baseline),
+        verdict=decide(
+            {key: {run.seed: run.measures for run in cell.runs if run.measures} for key, cell in cells.items()},
+            attacks=attacks,
+            defenses=defenses if finished else [],
+            baseline=baseline,
+            clients=federation.get("clients"),
+            malicious=federation.get("malicious"),
+            targets=min((run.targets for run in finished if run.targets), default=0),
+        ),
+        rounds=federation.get("rounds") or runs[0].summary.get("rounds"),
+        clients=federation.get("clients"),
+        malicious=federation.get("malicious"),
+    )
+
+
+def _cell(attack: str, defense: str, details: Sequence[RunDetail], otherwise: str) -> Cell:
+    finished = [run for run in details if run.measures]
+    failed = [run for run in details if not run.measures]
+    reasons = dict.fromkeys(run.problem or "its summary holds no figure" for run in failed)
+    reason = "; ".join(reasons) if reasons else ("" if finished else otherwise)
+    if finished and failed:
+        reason = f"{len(failed)} of {len(details)} runs left out ({reason})"
+    measures = pool([run.measures for run in finished]) if finished else {}
+    return Cell(attack, defense, measures, tuple(details), reason)
+
+
+def _setting(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec without what the matrix varies: attack, defense and seed."""
+    setting = {key: value for key, value in spec.items() if key not in ("seed", "attack", "defense")}
+    attack = spec.get("attack")
+    if isinstance(attack, Mapping):
+        setting["attack"] = {key: attack[key] for key in _SHARED_OPTIONS if key in attack}
+    return setting
+
+
+def _component(run: Run, kind: str) -> Any:
+    return run.spec.get(kind, run.summary.get(kind, "?"))
+
+
+def _base(label: str) -> str:
+    return label.split(" ")[0]
+
+
+def _labels(components: Sequence[Any], ignore: Sequence[str] = ()) -> list[str]:
+    """A label each: the name, and the options in which components of one name differ."""
+    by_name: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    options = [_options(component, ignore) for component in components]
+    for component, found in zip(components, options, strict=True):
+        by_name[name_of(component)].append(found)
+    labels = []
+    for component, found in zip(components, options, strict=True):
+        name = name_of(component)
+        alike = by_name[name]
+        keys = sorted({key for other in alike for key in other if any(o.get(key) != other[key] for o in alike)})
+        differing = ", ".join(f"{key}={found[key]}" for key in keys if key in found)
+        labels.append(f"{name} ({differing})" if differing else name)
+    return labels
+
+
+def _options(component: Any, ignore: Sequence[str]) -> dict[str, str]:
+    if isinstance(component, Mapping):
+        return _flatten({key: value for key, value in component.items() if key != "name" and key not in ignore})
+    if isinstance(component, list | tuple):
+        merged = {}
+        for part in component:
+            merged.update({f"{name_of(part)}.{key}": value for key, value in _options(part, ignore).items()})
+        return merged
+    return {}
+
+
+def _flatten(value: Any, prefix: str = "") -> dict[str, str]:
+    """Nested settings as dotted keys and texts."""
+    if isinstance(value, Mapping):
+        flat: dict[str, str] = {}
+        for key, inner in value.items():
+            flat.update(_flatten(inner, f"{prefix}.{key}" if prefix else str(key)))
+        return flat
+    return {prefix: value if isinstance(value, str) else json.dumps(value, default=str)}
+
+
+def _what_differs(settings: Mapping[str, str], everyone: Sequence[Mapping[str, str]]) -> str:
+    keys = [key for key in settings if any(other.get(key) != settings[key] for other in everyone)]
+    return ", ".join(f"{key.removesuffix('.name')} {settings[key]}" for key in keys)
+
+
+def _title(settings: Iterable[Mapping[str, str]]) -> str:
+    names = list(dict.fromkeys(s["data.name"] for s in settings if "data.name" in s))
+    return f"Membership leakage on {', '.join(names)}" if 0 < len(names) <= 3 else "Membership leakage"
+
+
+def _versions(runs: Iterable[Run]) -> dict[str, str]:
+    """Every version that the runs name; where they disagree, all of them."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for run in runs:
+        for name, version in (run.summary.get("versions") or {}).items():
+            found[str(name)][str(version)] = None
+    return {name: ", ".join(found[name]) for name in sorted(found)}

@@ -1,0 +1,77 @@
+"""What the figures do not say. A reader who knows this cannot be misled by them."""
+
+from __future__ import annotations
+
+from scapegoat.report.model import Page
+
+
+def of(page: Page) -> list[tuple[str, str]]:
+    """Each limit as a short name and a sentence or two, with this page's own counts."""
+    runs = [run for study in page.studies for cell in study.matrix.cells.values() for run in cell.runs if run.measures]
+    targets = sorted({run.targets for run in runs if run.targets})
+    others = [run.targets - run.members for run in runs if run.targets and run.members]
+    seeds = {
+        len({run.seed for run in cell.runs if run.measures})
+        for study in page.studies
+        for cell in study.matrix.cells.values()
+    }
+    seeds.discard(0)
+    found = [
+        (
+            "The best round is an oracle's choice",
+            "Its accuracy is the highest over all rounds, picked with the membership truth in hand. No attacker can "
+            "pick it, and the highest of many noisy figures is too high: compare it between cells, not with one half. The "
+            "final round, AUC and TPR are figures of the model that is handed out.",
+        )
+    ]
+    if targets:
+        count = f"{targets[0]:,}" if len(targets) == 1 else f"{targets[0]:,} to {targets[-1]:,}"
+        least = min(others, default=0)
+        finest = (
+            f" With {least:,} non-members no false positive rate below {100 / least:.2g}% can be resolved: "
+            if least
+            else ""
+        )
+        found.append(
+            (
+                f"{count} targets",
+                f"Intervals are 95% and cover the draw of the targets.{finest}"
+                + ("TPR at 0.1% FPR is then the share found with no false alarm at all." if 0 < least < 1000 else ""),
+            )
+        )
+    if seeds == {1}:
+        found.append(
+            (
+                "One seed",
+                "Another seed trains another model on another split. Differences smaller than the spread between seeds "
+                "mean nothing, and that spread is not known here. Run more seeds before a decision rests on it.",
+            )
+        )
+    elif seeds:
+        count = str(max(seeds)) if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+        found.append(
+            (
+                f"{count} seeds",
+                "Figures are means over seeds. Intervals are Student's t over seeds, never narrower than what the "
+                "number of targets alone would give. A few seeds say little about rare outcomes.",
+            )
+        )
+    found += [
+        (
+            "The attacks that were tried",
+            "A rule that withstands them may fall to one that was not tried, above all to one that knows the rule. "
+            "“Closed” means closed to these.",
+        ),
+        (
+            "Targets are not a random sample of people",
+            "Members are drawn evenly from the honest clients and half of the targets are members. In the world an "
+            "attacker rarely starts from even odds, so precision there is lower; TPR at a fixed FPR carries over, "
+            "accuracy does not.",
+        ),
+        (
+            "A simulation",
+            "Data, model and federation are as listed under the settings. Leakage grows with memorisation: longer "
+            "training or fewer records raise every figure here.",
+        ),
+    ]
+    return found

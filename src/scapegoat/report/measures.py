@@ -1,0 +1,157 @@
+"""The figures that a report shows, how they are called, and how they are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scapegoat.report.model import Estimate
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure of a run's summary. `chance` is what guessing gets, `low` and `high` span the colour scale."""
+
+    key: str
+    label: str
+    short: str
+    about: str
+    chance: float | None = None
+    low: float = 0.0
+    high: float = 1.0
+
+
+LEAKAGE = (
+    Measure(
+        "accuracy_best",
+        "Accuracy, best round",
+        "Accuracy (best)",
+        "Share of the targets told rightly by the paper's rule (the model predicts the true label: a member), in the "
+        "round where it is highest. An attacker cannot know which round that is: an upper end.",
+        chance=0.5,
+        low=0.5,
+    ),
+    Measure(
+        "accuracy_final",
+        "Accuracy, final round",
+        "Accuracy (final)",
+        "The same rule on the model as it is handed out after the last round.",
+        chance=0.5,
+        low=0.5,
+    ),
+    Measure(
+        "auc",
+        "AUC",
+        "AUC",
+        "Chance that a member's score is above a non-member's; the score is the final model's margin on the true "
+        "label. Needs no threshold, so it also sees what a yes/no rule hides.",
+        chance=0.5,
+        low=0.5,
+    ),
+    Measure(
+        "tpr_at_fpr_01",
+        "TPR at 1% FPR",
+        "TPR @ 1% FPR",
+        "Share of the members found when at most one non-member in a hundred may be called a member by mistake.",
+        chance=0.01,
+    ),
+)
+
+TEST_ACCURACY = Measure(
+    "test_accuracy", "Test accuracy", "Test accuracy", "Of the final model, on data nobody trained on."
+)
+
+OTHERS = (
+    Measure("tpr_at_fpr_001", "TPR at 0.1% FPR", "TPR @ 0.1% FPR", "As above, one in a thousand.", chance=0.001),
+    Measure("precision", "Precision, best round", "Precision", "Share of those called members that are.", chance=0.5),
+    Measure("recall", "Recall, best round", "Recall", "Share of the members that are called so."),
+    Measure("advantage", "Advantage", "Advantage", "True minus false positive rate.", chance=0.0),
+    Measure(
+        "auc_mean",
+        "AUC of the mean score",
+        "AUC (mean)",
+        "Scores averaged over the last half of the rounds.",
+        chance=0.5,
+    ),
+    Measure(
+        "train_accuracy", "Training accuracy", "Train accuracy", "Far above test accuracy: the model has memorised."
+    ),
+)
+
+ALL = (*LEAKAGE, TEST_ACCURACY, *OTHERS)
+BY_KEY = {measure.key: measure for measure in ALL}
+
+ATTACK_NAMES = {
+    "passive": "watching",
+    "gradient_ascent": "gradient ascent",
+    "agrevader": "AGREvader",
+    "adaptive": "the adaptive attack",
+    "fedpoisonmia": "FedPoisonMIA",
+}
+ATTACK_ORDER = tuple(ATTACK_NAMES)
+DEFENSE_ORDER = (
+    "fedavg",
+    "dp",
+    "top_k",
+    "norm_clipping",
+    "median",
+    "geometric_median",
+    "trimmed_mean",
+    "krum",
+    "multi_krum",
+    "bulyan",
+    "fang",
+    "fltrust",
+    "flame",
+    "deepsight",
+    "atm",
+    "clipped_atm",
+    "memory_atm",
+)
+
+
+def from_summary(summary: Mapping[str, Any]) -> dict[str, Estimate]:
+    """Every figure that a run's summary gives, with its interval where there is one."""
+    membership = summary.get("membership") or {}
+    found: dict[str, Estimate] = {}
+    for measure in ALL:
+        source = membership if measure.key in membership else summary
+        value = _number(source.get(measure.key))
+        if value is None:
+            continue
+        bounds = source.get(f"{measure.key}_ci")
+        low, high = (
+            (_number(b) for b in bounds) if isinstance(bounds, list | tuple) and len(bounds) == 2 else (None, None)
+        )
+        found[measure.key] = Estimate(value, low, high) if low is not None and high is not None else Estimate(value)
+    return found
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A figure as the page prints it; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    text = f"{value:.{digits}f}"
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+def interval(estimate: Estimate, digits: int = 2) -> str:
+    """The interval as the page prints it, or nothing."""
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{number(estimate.low, digits)}, {number(estimate.high, digits)}]"
+
+
+def written(estimate: Estimate | None, digits: int = 2) -> str:
+    """Figure and interval."""
+    if estimate is None:
+        return "–"
+    return f"{number(estimate.value, digits)} {interval(estimate, digits)}".rstrip()

@@ -1,0 +1,314 @@
+"""What a report page holds, as plain data: nothing here knows where runs come from or how a page is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure and its 95% confidence interval; the bounds are None where no interval is known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def bounded(self) -> bool:
+        """Whether an interval is known."""
+        return self.low is not None and self.high is not None
+
+
+@dataclass(frozen=True)
+class Curves:
+    """A run by round; NaN where a figure was not evaluated."""
+
+    round: Integers
+    test_accuracy: Floats
+    attack_accuracy: Floats
+    attack_auc: Floats
+    loss: Floats
+
+
+@dataclass(frozen=True)
+class Roc:
+    """Corners of the ROC of the final scores, from (0, .) to (1, 1); `members` and `others` set its resolution."""
+
+    fpr: Floats
+    tpr: Floats
+    members: int
+    others: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that were aggregated, round after round: rows `start[i]:start[i+1]` belong to `round[i]`.
+
+    `angle` is each row's mean angle to the other rows in radians, `norm` its length. `scapegoat` marks an honest row
+    that was discarded while a malicious row of the same round was kept.
+    """
+
+    round: Integers
+    start: Integers
+    client: Integers
+    malicious: Flags
+    kept: Flags
+    rejected: Flags
+    scapegoat: Flags
+    angle: Floats
+    norm: Floats
+
+
+@dataclass(frozen=True)
+class ClientFate:
+    """What became of one client's updates over a run.
+
+    `contested` counts its rounds in which a hostile row was aggregated too: only there can it be the scapegoat.
+    """
+
+    client: int
+    malicious: bool
+    rounds: int
+    kept: int
+    discarded: int
+    rejected: int
+    contested: int
+    scapegoat: int
+
+
+@dataclass(frozen=True)
+class ExposedTarget:
+    """A member, and how plainly the attacker sees it.
+
+    `mistaken` counts the non-members that score at least as high: those that the attacker would have to call members
+    too.
+    """
+
+    target: int
+    record: int
+    label: int
+    client: int | None
+    score: float
+    mistaken: int
+    called_rate: float
+
+
+@dataclass(frozen=True)
+class ClientExposure:
+    """How many of a client's targets the attack called members in its best round."""
+
+    client: int
+    members: int
+    called: int
+
+
+@dataclass(frozen=True)
+class RunDetail:
+    """One run behind a cell. The parts that its files do not give are None."""
+
+    hash: str
+    seed: int
+    spec: Mapping[str, Any]
+    best_round: int | None = None
+    seconds: float | None = None
+    measures: Mapping[str, Estimate] = field(default_factory=dict)
+    curves: Curves | None = None
+    roc: Roc | None = None
+    rows: Rows | None = None
+    fates: tuple[ClientFate, ...] = ()
+    exposed: tuple[ExposedTarget, ...] = ()
+    exposure: tuple[ClientExposure, ...] = ()
+    targets: int = 0
+    members: int = 0
+    aggregation: Mapping[str, float] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One attack against one defense: figures over all its runs, or the reason why there are none."""
+
+    attack: str
+    defense: str
+    measures: Mapping[str, Estimate] = field(default_factory=dict)
+    runs: tuple[RunDetail, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Attacks (rows) against defenses (columns). `cells` holds every pair."""
+
+    attacks: tuple[str, ...]
+    defenses: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Cell]
+    baseline: tuple[str, str] | None = None
+
+
+Status = Literal["closed", "unclear", "open", "unjudged"]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the runs say about one defense, beside merely watching under FedAvg.
+
+    `excess` is the worst difference to the baseline over attacks and over accuracy and AUC; its bounds are those of the
+    worst case. `leaking` names the (attack, measure) pairs that are demonstrably above the baseline. `cost` is the test
+    accuracy lost against FedAvg with nobody attacking, `under_attack` the lowest test accuracy over the attacks.
+    """
+
+    defense: str
+    status: Status
+    worst_attack: str | None = None
+    worst_measure: str | None = None
+    excess: Estimate | None = None
+    worst: Mapping[str, tuple[str, Estimate]] = field(default_factory=dict)
+    leaking: tuple[tuple[str, str], ...] = ()
+    cost: Estimate | None = None
+    under_attack: float | None = None
+    too_costly: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer in plain words. `text` is the headline and the sentences together."""
+
+    headline: str
+    sentences: tuple[str, ...]
+    recommended: str | None
+    status: Status
+    baseline: Mapping[str, Estimate] = field(default_factory=dict)
+    judgements: tuple[Judgement, ...] = ()
+    caveats: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Headline and sentences as one paragraph."""
+        return " ".join((self.headline, *self.sentences))
+
+    def of(self, defense: str) -> Judgement | None:
+        """The judgement on a defense."""
+        return next((j for j in self.judgements if j.defense == defense), None)
+
+
+@dataclass(frozen=True)
+class Study:
+    """All runs that share a setting: data, model and federation. `title` says what sets it apart from the others."""
+
+    title: str
+    settings: Mapping[str, str]
+    matrix: Matrix
+    verdict: Verdict
+    rounds: int | None = None
+    clients: int | None = None
+    malicious: int | None = None
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """Our figure beside the paper's, or the reason why there is none of ours."""
+
+    ours: Estimate | None = None
+    paper: float | None = None
+    reason: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the paper's figure lies outside our interval (never claimed without an interval)."""
+        if self.paper is None or self.ours is None or self.ours.low is None or self.ours.high is None:
+            return False
+        return not self.ours.low <= self.paper <= self.ours.high
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table in the paper's layout.
+
+    `rows` and `columns` are header tuples of one or more levels, e.g. ("Location30", "FedPoisonMIA") and
+    ("ATM", "IID"); neighbours with the same outer level share one header. `row_titles` names the levels of `rows`.
+    `cells[i][j]` belongs to row i and column j.
+    """
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[tuple[str, ...], ...]
+    cells: tuple[tuple[PaperCell, ...], ...]
+    row_titles: tuple[str, ...] = ()
+    caption: str = ""
+    digits: int = 3
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.cells) != len(self.rows) or any(len(row) != len(self.columns) for row in self.cells):
+            raise ValueError(f"table {self.title!r}: cells must be {len(self.rows)} rows of {len(self.columns)}")
+        for name, headers in (("rows", self.rows), ("columns", self.columns)):
+            if len({len(header) for header in headers}) > 1:
+                raise ValueError(f"table {self.title!r}: all {name} must have equally many header levels")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a figure: an estimate for each x, None for a gap. `paper` holds the paper's figures, if printed."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[Estimate | None, ...]
+    paper: tuple[float | None, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.x) != len(self.y) or (self.paper and len(self.paper) != len(self.x)):
+            raise ValueError(f"line {self.label!r}: x, y and paper must have the same length")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small chart of a figure; in the paper's figures, one a defense."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure as in the paper: panels side by side, one line an attack, error bars from the intervals."""
+
+    title: str
+    x_label: str
+    y_label: str
+    panels: tuple[Panel, ...]
+    caption: str = ""
+    y_range: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page beside the audit: words, then tables, then figures."""
+
+    title: str
+    text: tuple[str, ...] = ()
+    tables: tuple[PaperTable, ...] = ()
+    figures: tuple[PaperFigure, ...] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report. `sections` come before the studies: a sweep's tables and figures are what its reader came for."""
+
+    title: str
+    studies: tuple[Study, ...] = ()
+    sections: tuple[Section, ...] = ()
+    source: str = ""
+    command: str = ""
+    created: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

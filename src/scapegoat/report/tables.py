@@ -1,0 +1,247 @@
+"""The page's tables for papers and other programs: Markdown, LaTeX (booktabs) and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from itertools import groupby
+
+from scapegoat.report import limits
+from scapegoat.report.measures import ALL, LEAKAGE, TEST_ACCURACY, Measure, interval, number, written
+from scapegoat.report.model import Cell, Page, PaperCell, PaperTable, Study
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "≠": r"$\neq$",
+    "–": "--",
+}
+
+
+# --- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def to_markdown(page: Page) -> str:
+    """Verdict, matrices and paper tables as GitHub-flavoured Markdown."""
+    parts = [f"# {_md(page.title)}"]
+    for section in page.sections:
+        parts.append(f"## {_md(section.title)}")
+        parts += [_md(text) for text in section.text]
+        for table in section.tables:
+            parts += [f"**{_md(table.title)}** {_md(table.caption)}".rstrip(), _markdown_paper(table)]
+    for study in page.studies:
+        if study.title:
+            parts.append(f"## {_md(study.title)}")
+        parts += [f"**{_md(study.verdict.headline)}**", _md(" ".join(study.verdict.sentences))]
+        parts.append("\n".join(f"- {_md(note)}" for note in study.verdict.caveats))
+        for measure in (*LEAKAGE, TEST_ACCURACY):
+            rows = [
+                [_md(a), *(_md(_matrix_text(study.matrix.cells[a, d], measure)) for d in study.matrix.defenses)]
+                for a in study.matrix.attacks
+            ]
+            head = ["attack", *map(_md, study.matrix.defenses)]
+            parts += [f"### {measure.label}", _markdown_table(head, rows)]
+    if page.studies:
+        parts.append("### What the figures do not say")
+        parts.append("\n".join(f"- **{_md(name)}.** {_md(text)}" for name, text in limits.of(page)))
+    if page.command:
+        parts.append(f"Made by `{page.command.replace('`', '')}`")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _markdown_paper(table: PaperTable) -> str:
+    head = [
+        *(table.row_titles or [""] * (len(table.rows[0]) if table.rows else 0)),
+        *(" / ".join(c) for c in table.columns),
+    ]
+    rows = [
+        [*row, *(_paper_text(cell, table.digits) for cell in cells)]
+        for row, cells in zip(table.rows, table.cells, strict=True)
+    ]
+    text = _markdown_table([_md(h) for h in head], [[_md(value) for value in row] for row in rows])
+    return text + ("\n\n≠ the paper's figure is outside our 95% interval." if _marked(table) else "")
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"| {' | '.join('---' for _ in head)} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _md(text: str) -> str:
+    """Text that stays text in Markdown."""
+    flat = " ".join(text.split())
+    for char in "\\`*_|<>[]":
+        flat = (
+            flat.replace(char, f"\\{char}")
+            if char not in "<>"
+            else flat.replace(char, {"<": "&lt;", ">": "&gt;"}[char])
+        )
+    return flat
+
+
+# --- LaTeX ------------------------------------------------------------------------------------------------------------
+
+
+def to_latex(page: Page) -> str:
+    """Every table as a `table` environment for `\\usepackage{booktabs}`."""
+    tables = ["% needs \\usepackage{booktabs}"]
+    tables += [_latex_paper(table) for section in page.sections for table in section.tables]
+    for study in page.studies:
+        tables += [_latex_matrix(study, measure) for measure in (*LEAKAGE, TEST_ACCURACY)]
+    return "\n\n".join(tables) + "\n"
+
+
+def _latex_matrix(study: Study, measure: Measure) -> str:
+    matrix = study.matrix
+    rows = [
+        [tex(a), *(tex(_matrix_text(matrix.cells[a, d], measure)) for d in matrix.defenses)] for a in matrix.attacks
+    ]
+    where = f", {study.title}" if study.title else ""
+    caption = f"{measure.label}{where}. In brackets: 95% interval."
+    return _latex_table(caption, [" & ".join(["Attack", *map(tex, matrix.defenses)])], rows, 1, len(matrix.defenses))
+
+
+def _latex_paper(table: PaperTable) -> str:
+    levels = len(table.rows[0]) if table.rows else 1
+    depth = len(table.columns[0]) if table.columns else 0
+    heads = []
+    for level in range(depth):
+        names = [tex(t) for t in table.row_titles] if level == depth - 1 and table.row_titles else [""] * levels
+        spans = [(key[-1], len(list(same))) for key, same in groupby(c[: level + 1] for c in table.columns)]
+        heads.append(
+            " & ".join([*names, *(tex(t) if n == 1 else rf"\multicolumn{{{n}}}{{c}}{{{tex(t)}}}" for t, n in spans)])
+        )
+        if level < depth - 1:
+            start, rules = levels + 1, []
+            for _, n in spans:
+                rules.append(rf"\cmidrule(lr){{{start}-{start + n - 1}}}")
+                start += n
+            heads[-1] += r" \\ " + "".join(rules)
+    rows: list[list[str]] = []
+    previous: tuple[str, ...] = ()
+    for row, cells in zip(table.rows, table.cells, strict=True):
+        shown = [tex(t) if row[: i + 1] != previous[: i + 1] else "" for i, t in enumerate(row)]
+        rows.append([*shown, *(tex(_paper_text(cell, table.digits)) for cell in cells)])
+        previous = row
+    note = r" $\neq$: the paper's figure is outside our 95\% interval." if _marked(table) else ""
+    return _latex_table(f"{table.title} {table.caption}".strip(), heads, rows, levels, len(table.columns), note)
+
+
+def _latex_table(
+    caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], labels: int, columns: int, note: str = ""
+) -> str:
+    body = [
+        r"\begin{table}[t]",
+        r"  \centering",
+        rf"  \caption{{{tex(caption)}{note}}}",
+        rf"  \begin{{tabular}}{{{'l' * labels}{'c' * columns}}}",
+        r"    \toprule",
+        *(f"    {head}" + ("" if head.endswith("}") and r"\cmidrule" in head else r" \\") for head in heads),
+        r"    \midrule",
+        *(f"    {' & '.join(row)} \\\\" for row in rows),
+        r"    \bottomrule",
+        r"  \end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(body)
+
+
+def tex(text: str) -> str:
+    """Text that stays text in LaTeX."""
+    return "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
+
+
+# --- CSV --------------------------------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    "table", "setting", "attack", "defense", "measure", "value", "low", "high",
+    "paper", "seeds", "targets", "spec_hashes", "note",
+)  # fmt: skip
+
+
+def to_csv(page: Page) -> str:
+    """Every figure on a line of its own, with its interval and the runs it comes from."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for section in page.sections:
+        for table in section.tables:
+            for row, cells in zip(table.rows, table.cells, strict=True):
+                for column, cell in zip(table.columns, cells, strict=True):
+                    line = _csv_estimate(cell)
+                    writer.writerow(
+                        _safe({**line, "table": table.title, "attack": " / ".join(row), "defense": " / ".join(column)})
+                    )
+    for study in page.studies:
+        for found in study.matrix.cells.values():
+            writer.writerows(_safe(line) for line in _csv_cell(study, found))
+    return out.getvalue()
+
+
+def _csv_cell(study: Study, cell: Cell) -> list[dict[str, object]]:
+    runs = [run for run in cell.runs if run.measures]
+    common = {
+        "table": "matrix",
+        "setting": study.title,
+        "attack": cell.attack,
+        "defense": cell.defense,
+        "seeds": len(runs),
+        "targets": min((run.targets for run in runs), default=""),
+        "spec_hashes": " ".join(run.hash for run in runs),
+        "note": cell.reason,
+    }
+    lines: list[dict[str, object]] = []
+    for measure in ALL:
+        if measure.key in cell.measures:
+            estimate = cell.measures[measure.key]
+            lines.append(
+                {**common, "measure": measure.key, "value": estimate.value, "low": estimate.low, "high": estimate.high}
+            )
+    return lines or [common]
+
+
+def _csv_estimate(cell: PaperCell) -> dict[str, object]:
+    ours = cell.ours
+    note = cell.reason or ("paper outside the interval" if cell.differs else "")
+    if ours is None:
+        return {"paper": cell.paper, "note": note}
+    return {"value": ours.value, "low": ours.low, "high": ours.high, "paper": cell.paper, "note": note}
+
+
+def _safe(line: dict[str, object]) -> dict[str, object]:
+    """Text that a spreadsheet would run as a formula is kept text."""
+    return {
+        key: f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+        for key, value in line.items()
+    }
+
+
+# --- Shared -----------------------------------------------------------------------------------------------------------
+
+
+def _matrix_text(cell: Cell, measure: Measure) -> str:
+    estimate = cell.measures.get(measure.key)
+    return written(estimate) if estimate is not None else f"– ({cell.reason or 'no figure'})"
+
+
+def _paper_text(cell: PaperCell, digits: int) -> str:
+    if cell.ours is None:
+        text = f"– ({cell.reason})" if cell.reason else "–"
+    else:
+        text = f"{number(cell.ours.value, digits)}{'≠' if cell.differs else ''} {interval(cell.ours, digits)}".rstrip()
+    return text + (f" (paper {number(cell.paper, digits)})" if cell.paper is not None else "")
+
+
+def _marked(table: PaperTable) -> bool:
+    return any(cell.differs for row in table.cells for cell in row)

@@ -1,0 +1,293 @@
+"""What the templates print: every number of the page's tables is written here, once, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from scapegoat.report.measures import LEAKAGE, TEST_ACCURACY, Measure, interval, number
+from scapegoat.report.model import Cell, Estimate, Judgement, PaperTable, RunDetail, Section, Study
+from scapegoat.report.payload import starting_cell
+from scapegoat.report.verdict import TOLERANCE
+from scapegoat.report.words import attack_name, rule
+
+STEPS = 11
+STATUS = {
+    "closed": ("closed", "No attack tried gains on watching by more than the tolerance."),
+    "unclear": ("not shown", "Neither a leak beyond watching nor its absence is shown."),
+    "open": ("open", "Some attack demonstrably learns more than watching gives."),
+    "unjudged": ("not judged", "Some attack has no run."),
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One figure in one cell."""
+
+    measure: str
+    text: str
+    interval: str
+    step: int
+    above: bool
+    spoken: str
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """One cell of a heat map: a figure a measure, or a reason."""
+
+    attack: str
+    defense: str
+    values: tuple[Value, ...]
+    reason: str
+    row: int
+    column: int
+    start: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A heat map."""
+
+    name: str
+    title: str
+    rows: tuple[tuple[str, tuple[GridCell, ...]], ...]
+    summary_title: str
+    summary: tuple[tuple[Value, ...], ...]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A rule at a glance: its worst excess over watching on a common scale, in percent of the scale's width."""
+
+    judgement: Judgement
+    label: str
+    status: str
+    about: str
+    excess: str
+    left: float
+    width: float
+    point: float
+    cost: str
+    recommended: bool
+
+
+@dataclass(frozen=True)
+class StudyView:
+    """A study as the template reads it."""
+
+    index: int
+    study: Study
+    grids: tuple[Grid, Grid]
+    ranges: tuple[Range, ...]
+    zero: float
+    tolerance: float
+    scale: tuple[tuple[float, str], ...]
+    tiles: tuple[tuple[str, str, str, str], ...]
+    watching: dict[str, tuple[str, float]]
+    runs: tuple[tuple[str, str, RunDetail], ...]
+    status: str
+
+
+def study(study: Study, index: int) -> StudyView:
+    """Everything that the template prints of a study."""
+    ranges, zero, tolerance, scale = _ranges(study)
+    baseline = study.matrix.cells[study.matrix.baseline].measures if study.matrix.baseline else {}
+    return StudyView(
+        index=index,
+        study=study,
+        grids=(_grid(study, "leak", LEAKAGE), _grid(study, "utility", (TEST_ACCURACY,))),
+        ranges=ranges,
+        zero=zero,
+        tolerance=tolerance,
+        scale=scale,
+        tiles=_tiles(study),
+        watching={
+            m.key: (number(baseline[m.key].value), round(_share(baseline[m.key].value, m) * 100, 1))
+            for m in LEAKAGE
+            if m.key in baseline
+        },
+        runs=tuple((c.attack, c.defense, run) for c in study.matrix.cells.values() for run in c.runs),
+        status=STATUS[study.verdict.status][0],
+    )
+
+
+def _grid(study: Study, name: str, measures: Sequence[Measure]) -> Grid:
+    matrix = study.matrix
+    leaking = {(a, j.defense, m) for j in study.verdict.judgements for a, m in j.leaking}
+    start = starting_cell(study)
+    if name == "utility":
+        top = max(
+            (c.measures["test_accuracy"].value for c in matrix.cells.values() if "test_accuracy" in c.measures),
+            default=1,
+        )
+        measures = [Measure(m.key, m.label, m.short, m.about, low=0.0, high=1.2 * top or 1.0) for m in measures]
+    rows = []
+    for i, attack in enumerate(matrix.attacks):
+        line = []
+        for j, defense in enumerate(matrix.defenses):
+            cell = matrix.cells[attack, defense]
+            values = tuple(
+                _value(m, cell.measures[m.key], (attack, defense, m.key) in leaking)
+                for m in measures
+                if m.key in cell.measures
+            )
+            reason = cell.reason if not values or cell.reason else ""
+            line.append(GridCell(attack, defense, values, reason, i, j, (attack, defense) == start))
+        rows.append((attack, tuple(line)))
+    summary = []
+    for defense in matrix.defenses:
+        column = [matrix.cells[a, defense] for a in matrix.attacks]
+        summary.append(
+            tuple(_value(m, found) for m in measures if (found := _extreme(column, m, name == "leak")) is not None)
+        )
+    return Grid(
+        name,
+        "Leakage" if name == "leak" else "Test accuracy",
+        tuple(rows),
+        "worst attack" if name == "leak" else "lowest",
+        tuple(summary),
+    )
+
+
+def _extreme(column: Sequence[Cell], measure: Measure, highest: bool) -> Estimate | None:
+    found = [cell.measures[measure.key] for cell in column if measure.key in cell.measures]
+    if not found:
+        return None
+    return (max if highest else min)(found, key=lambda e: e.value)
+
+
+def _value(measure: Measure, estimate: Estimate, above: bool = False) -> Value:
+    bounds = interval(estimate)
+    spoken = f"{measure.label} {number(estimate.value)}" + (
+        f", interval {bounds[1:-1].replace(', ', ' to ')}" if bounds else ""
+    )
+    return Value(
+        measure=measure.key,
+        text=number(estimate.value),
+        interval=bounds,
+        step=round(_share(estimate.value, measure) * (STEPS - 1)),
+        above=above,
+        spoken=spoken + (", demonstrably above watching" if above else ""),
+    )
+
+
+def _share(value: float, measure: Measure) -> float:
+    """Where a value lies on its measure's colour scale, 0 to 1."""
+    return min(max((value - measure.low) / (measure.high - measure.low), 0.0), 1.0)
+
+
+def _ranges(study: Study) -> tuple[tuple[Range, ...], float, float, tuple[tuple[float, str], ...]]:
+    """The rules from least to most leaking, on one scale of excess over watching."""
+    judged = [j for j in study.verdict.judgements if j.excess is not None]
+    if not judged:
+        return (), 0.0, 0.0, ()
+    edges = [(_low(j), _high(j)) for j in judged]
+    low = min(-0.05, *(low for low, _ in edges)) - 0.01
+    high = max(0.15, *(high for _, high in edges)) + 0.03
+
+    def place(value: float) -> float:
+        return round((value - low) / (high - low) * 100, 2)
+
+    ranges = []
+    for j in sorted(judged, key=lambda j: j.excess.value if j.excess else 0.0):
+        assert j.excess is not None
+        points = j.cost.value * 100 if j.cost is not None else None
+        ranges.append(
+            Range(
+                judgement=j,
+                label=rule(j.defense),
+                status=STATUS[j.status][0],
+                about=f"{STATUS[j.status][1]} Worst: {attack_name(j.worst_attack or '?')}.",
+                excess=signed(j.excess),
+                left=place(_low(j)),
+                width=round(place(_high(j)) - place(_low(j)), 2),
+                point=place(j.excess.value),
+                cost="–" if points is None else f"{points:.0f}".replace("-0", "0"),
+                recommended=j.defense == study.verdict.recommended,
+            )
+        )
+    ticks = [t / 10 for t in range(-5, 11) if low <= t / 10 <= high]
+    return tuple(ranges), place(0.0), place(TOLERANCE), tuple((place(t), f"{t:+.1f}" if t else "0") for t in ticks)
+
+
+def signed(estimate: Estimate) -> str:
+    """A difference with its sign."""
+    text = f"{estimate.value:+.2f}"
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f"{text} [{estimate.low:+.2f}, {estimate.high:+.2f}]"
+
+
+def _low(judgement: Judgement) -> float:
+    assert judgement.excess is not None
+    return judgement.excess.value if judgement.excess.low is None else judgement.excess.low
+
+
+def _high(judgement: Judgement) -> float:
+    assert judgement.excess is not None
+    return judgement.excess.value if judgement.excess.high is None else judgement.excess.high
+
+
+def _tiles(study: Study) -> tuple[tuple[str, str, str, str], ...]:
+    """The figures that the verdict turns on: name, figure, interval, what it is."""
+    verdict, tiles = study.verdict, []
+    plain = study.matrix.baseline[1] if study.matrix.baseline else "fedavg"
+    before, chosen = verdict.of(plain), verdict.of(verdict.recommended or "")
+    if before is not None and "accuracy_best" in before.worst and before.worst_attack is not None:
+        attack, accuracy = before.worst["accuracy_best"]
+        tiles.append((f"{rule(plain)}, worst attack", number(accuracy.value), interval(accuracy), attack_name(attack)))
+    if "accuracy_best" in verdict.baseline:
+        base = verdict.baseline["accuracy_best"]
+        tiles.append(("Merely watching", number(base.value), interval(base), "an honest-but-curious client"))
+    if chosen is not None and chosen.defense != plain and "accuracy_best" in chosen.worst:
+        attack, accuracy = chosen.worst["accuracy_best"]
+        tiles.append(
+            (f"{rule(chosen.defense)}, worst attack", number(accuracy.value), interval(accuracy), attack_name(attack))
+        )
+        if chosen.cost is not None:
+            points = round(chosen.cost.value * 100)
+            tiles.append(("Cost", str(max(points, 0)), "", f"point{'' if points == 1 else 's'} of test accuracy"))
+    return tuple(tiles)
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A paper table with its headers merged: levels of (text, span)."""
+
+    table: PaperTable
+    header: tuple[tuple[tuple[str, int], ...], ...]
+    body: tuple[tuple[tuple[tuple[str, int], ...], int], ...]
+    marked: bool
+
+
+def sections(found: Sequence[Section]) -> list[tuple[Section, list[TableView], int]]:
+    """Each section with its tables laid out and the number of the first of its figures."""
+    views, first = [], 0
+    for section in found:
+        views.append((section, [table_view(t) for t in section.tables], first))
+        first += len(section.figures)
+    return views
+
+
+def table_view(table: PaperTable) -> TableView:
+    """Headers as the paper prints them: equal neighbours share one."""
+    depth = len(table.columns[0]) if table.columns else 0
+    header = tuple(
+        tuple((key[-1], len(list(same))) for key, same in groupby(column[: level + 1] for column in table.columns))
+        for level in range(depth)
+    )
+    body = []
+    for index, row in enumerate(table.rows):
+        heads = []
+        for level, text in enumerate(row):
+            prefix = row[: level + 1]
+            if index and table.rows[index - 1][: level + 1] == prefix:
+                continue
+            span = 1
+            while index + span < len(table.rows) and table.rows[index + span][: level + 1] == prefix:
+                span += 1
+            heads.append((text, span))
+        body.append((tuple(heads), index))
+    return TableView(table, header, tuple(body), any(cell.differs for row in table.cells for cell in row))
