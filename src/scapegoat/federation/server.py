@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scapegoat.aggregation import Aggregate, AggregationContext, Rule, Score
+from scapegoat.aggregation import Aggregate, AggregationContext, Rule, Score, Stack
 from scapegoat.federation.local import Epochs, LocalRule, draw_batch
 from scapegoat.models import FlatModel
 from scapegoat.optimizers import OptimizerOptions
@@ -43,7 +43,7 @@ class Server:
         self.rule_state: dict[str, Tensor] = {}
         self.steps = 0
 
-    def step(self, updates: Tensor, client_ids: list[int], sample_counts: list[int], round_: int) -> Aggregate:
+    def step(self, updates: Stack, client_ids: list[int], sample_counts: list[int], round_: int) -> Aggregate:
         """Aggregate the rows and move the global parameters; a round with no usable row changes nothing."""
         aggregate = self.rule(updates, self.context(client_ids, sample_counts, round_))
         self.steps += 1

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from scapegoat import geometry
 from scapegoat.aggregation import Rule
+from scapegoat.aggregation.stack import collect
 from scapegoat.attacks import Attack, Samples
 from scapegoat.data import Dataset
 from scapegoat.data.splits import Splits
@@ -155,14 +156,19 @@ class Simulation:
 
     def _step(self, round_: int, clients: list[int], updates: Tensor, record: RoundRecord) -> None:
         counts = [self._sample_counts[c] for c in clients]
-        aggregate = self.server.step(updates, clients, counts, round_)
-        gram = geometry.gram(updates)
+        # The Gram matrix is computed once: for the record here, and for the rules that rank by it.
+        stack = collect(updates)
+        gram = stack.gram()
+        aggregate = self.server.step(stack, clients, counts, round_)
+        fine = ~aggregate.rejected
+        angles = torch.full((len(clients),), torch.nan, dtype=torch.float64)
+        angles[fine] = geometry.mean_angles(gram[fine][:, fine])
         record.clients += clients
         record.malicious += [c >= self.setting.benign for c in clients]
         record.kept += aggregate.kept.tolist()
         record.rejected += aggregate.rejected.tolist()
-        record.mean_angle += geometry.mean_angles(gram).tolist()
-        record.norm += gram.diagonal().clamp(min=0).sqrt().tolist()
+        record.mean_angle += angles.tolist()
+        record.norm += gram.diagonal().sqrt().tolist()
         record.defense_notes |= {k: float(v) for k, v in aggregate.notes.items()}
 
     def _score_targets(self, record: RoundRecord) -> None:

@@ -1,4 +1,4 @@
-"""A whole round beside the bare forward and backward passes of its clients."""
+"""A whole round beside the bare forward and backward passes of its clients, in PyTorch's default memory layout."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def _case(case: dict[str, Any], repeats: int) -> dict[str, Any]:
 
 def _batches(federation: Simulation) -> list[tuple[Tensor, Tensor]]:
     rows = [federation.benign.batch(0, client) for client in federation.pick(0)]
-    model, dataset = federation.model, federation.dataset
-    return [(model.prepare(dataset.inputs(r)), dataset.y[r]) for r in rows]
+    dataset = federation.dataset
+    return [(dataset.inputs(r), dataset.y[r]) for r in rows]
 
 
 def _passes(model: models.FlatModel, batches: list[tuple[Tensor, Tensor]]) -> None:
