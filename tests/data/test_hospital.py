@@ -77,7 +77,8 @@ def test_a_model_memorises_it_as_it_does_texas100():
         F.cross_entropy(model(x[rows]), y[rows]).backward()
         optimizer.step()
     accuracy = {
-        split: float((model(x[rows]).argmax(1) == y[rows]).float().mean()) for split, rows in (("train", train), ("test", test))
+        split: float((model(x[rows]).argmax(1) == y[rows]).float().mean())
+        for split, rows in (("train", train), ("test", test))
     }
     assert accuracy["train"] > 0.98
     assert 0.58 < accuracy["test"] < 0.72

@@ -46,7 +46,9 @@ def test_cifar10_archives(tmp_path, archive, make, suffix):
 
 
 @pytest.mark.parametrize("picture", ["img", "image"])
-@pytest.mark.parametrize("names", [("train.parquet", "test.parquet"), ("plain_text/train-{}.parquet", "test-{}.parquet")])
+@pytest.mark.parametrize(
+    "names", [("train.parquet", "test.parquet"), ("plain_text/train-{}.parquet", "test-{}.parquet")]
+)
 def test_cifar10_parquet(tmp_path, picture, names):
     x, y = build.pictures(9, (3, 32, 32))
     folder = tmp_path / "cifar10"

@@ -54,7 +54,7 @@ def encode(values: NDArray[Any], where: object) -> tuple[NDArray[np.int64], int]
     names, y = np.unique(values, return_inverse=True)
     if len(names) < 2:
         raise wrong(where, f"all labels are {names[0] if len(names) else 'missing'}; at least two classes are wanted")
-    if len(names) > min(MOST_CLASSES, max(2, len(values) // 2)):
+    if len(names) > min(MOST_CLASSES, max(8, len(values) // 2)):
         raise wrong(
             where,
             f"{len(names):,} different labels in {len(values):,} records; is this a column of classes? (label option)",
