@@ -48,8 +48,7 @@ def where(root: Path | None = ROOT, as_json: bool = JSON) -> None:
         if place.publication is None:
             state = "generated; needs no files"
         elif place.found is not None:
-            files = place.found.all_files()
-            state = f"{files[0] if len(files) == 1 else place.found.folder}  ({place.found.layout.title})"
+            state = f"{place.found.where}  ({place.found.layout.title})"
         else:
             forms = "; or ".join(layout.wanted() for layout in place.publication.layouts)
             state = f"missing: {forms} into {searched[0] / place.name}; from {place.publication.home}"

@@ -87,9 +87,7 @@ def check(name: str, searched: list[Path]) -> Verdict:
 
 def check_published(spec: PublishedData, found: Found) -> Verdict:
     """As `check`, for files that were found already."""
-    sources = found.all_files()
-    where = sources[0] if len(sources) == 1 else found.folder
-    decoded = spec.checked(found, where)
+    decoded = spec.checked(found)
     published = spec.publication
     problems = []
     for what, has, right in (
@@ -101,12 +99,16 @@ def check_published(spec: PublishedData, found: Found) -> Verdict:
     present = len(set(decoded.y.tolist()))
     if present != published.classes:
         problems.append(f"{present} of the {published.classes} classes occur")
-    checksums = {path.name: _compare(path, published.checksums.get(path.name)) for path in sources if path.is_file()}
+    checksums = {
+        path.name: _compare(path, published.checksums.get(path.name)) for path in found.all_files() if path.is_file()
+    }
     problems += [
         f"{file} differs from its published checksum" for file, state in checksums.items() if state == "differs"
     ]
     shape = tuple(decoded.x.shape[1:])
-    return Verdict(spec.name, str(where), len(decoded.y), shape, decoded.classes, decoded.test, problems, checksums)
+    return Verdict(
+        spec.name, str(found.where), len(decoded.y), shape, decoded.classes, decoded.test, problems, checksums
+    )
 
 
 def _compare(path: Path, published: str | None) -> str:

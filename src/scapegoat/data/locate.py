@@ -78,6 +78,12 @@ class Found:
         """The only file of a role."""
         return self.files[role][0]
 
+    @property
+    def where(self) -> Path:
+        """The file, or the folder of several: what messages speak of."""
+        files = self.all_files()
+        return files[0] if len(files) == 1 else self.folder
+
     def all_files(self) -> list[Path]:
         """Every file, in a stable order."""
         return [path for role in self.files for path in self.files[role]]

@@ -33,9 +33,9 @@ class PublishedData(DataSpec):
         """The data set from the first root that has its files. Says so where they hold fewer records than published."""
         found = locate(self.name, self.publication, roots)
         sources = found.all_files()
-        where = sources[0] if len(sources) == 1 else found.folder
+        where = found.where
         with reading(where):
-            decoded = cache.decoded(self.name, f"{self.name}/1", sources, lambda: self.checked(found, where))
+            decoded = cache.decoded(self.name, f"{self.name}/1", sources, lambda: self.checked(found))
         if len(decoded.y) != self.publication.records:
             log.warning(
                 "%s: %s holds %s records, the published set has %s",
@@ -54,9 +54,11 @@ class PublishedData(DataSpec):
             scale=self.scale,
         )
 
-    def checked(self, found: Found, where: Path) -> Decoded:
+    def checked(self, found: Found) -> Decoded:
         """Decoded anew, and refused unless it has the published shape and labels."""
-        decoded = self.decode(found)
+        where = found.where
+        with reading(where):
+            decoded = self.decode(found)
         check_arrays(decoded, where)
         shape = tuple(decoded.x.shape[1:])
         if shape not in self.publication.shapes:

@@ -52,7 +52,7 @@ def reading(where: object) -> Iterator[None]:
     except FileNotFoundError as error:
         raise wrong(where, "no such file") from error
     except PermissionError as error:
-        raise wrong(where, "no permission to read it") from error
+        raise wrong(where, "permission denied") from error
     except MemoryError as error:
         raise wrong(where, "does not fit into memory") from error
     except _DAMAGE as error:
