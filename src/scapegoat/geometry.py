@@ -27,7 +27,7 @@ TINY = 1e-24
 PARALLEL = 0.99
 """Beyond this |cosine|, the float32 error of G would show in the angle or in the distance."""
 
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = 32 << 20
 
 
 def dimension(rows: Rows) -> int:
@@ -55,7 +55,6 @@ def gram(rows: Rows) -> Tensor:
     total = torch.zeros(n, n, dtype=torch.float64)
     if n == 0 or dimension(rows) == 0:
         return total
-    # The products of one batch are [chunks, n, n]; they and the copies of separate vectors stay within one block.
     for _, block in blocks(rows, _wide(rows)):
         total += _batched_gram(block)
     total = (total + total.T) / 2
@@ -124,10 +123,11 @@ def row64(row: Tensor) -> Tensor:
 
 
 def _wide(rows: Rows) -> int:
-    """Columns a block: many chunks at once, within a bounded number of bytes for copies and products."""
-    n = max(len(rows), 1)
-    a_chunk = 4 * n * n if isinstance(rows, Tensor) else 4 * n * (n + CHUNK)
-    return CHUNK * max(1, _BLOCK_BYTES // a_chunk)
+    """Columns a block: many chunks at once, while the [chunks, n, n] products and the copies of vectors stay small."""
+    n, d = max(len(rows), 1), dimension(rows)
+    if isinstance(rows, Tensor):
+        return CHUNK * max(1, _BLOCK_BYTES // (4 * n * n))
+    return CHUNK * max(1, min(_BLOCK_BYTES, n * d // 2) // (4 * n * CHUNK))
 
 
 def _chunked(block: Tensor) -> Iterator[Tensor]:
@@ -169,7 +169,7 @@ def _refined(rows: Rows, total: Tensor) -> Tensor:
 def _products64(rows: Rows, left: list[int], right: list[int]) -> Tensor:
     """Inner products in float64 of some rows with others, block by block."""
     total = torch.zeros(len(left), len(right), dtype=torch.float64)
-    width = max(CHUNK, _BLOCK_BYTES // (8 * (len(left) + len(right))))
+    width = max(CHUNK, _BLOCK_BYTES // (32 * (len(left) + len(right))))
     for start in range(0, dimension(rows), width):
         a = torch.stack([row64(rows[i][start : start + width]) for i in left])
         b = a if left == right else torch.stack([row64(rows[i][start : start + width]) for i in right])

@@ -51,18 +51,20 @@ def memory_atm(
 
 
 def _remember(state: MutableMapping[str, Tensor], client: int, stack: Stack, i: int, beta: float) -> None:
-    """Add row i to the client's running direction. The old tensor is left as it was, for whoever still holds it."""
-    factor = 1.0 if stack.scale is None else float(stack.scale[i])
+    """Add row i to the client's running direction, in place."""
+    share = (1 - beta) * (1.0 if stack.scale is None else float(stack.scale[i]))
     direction = state.get(f"direction/{client}")
     if direction is None:
-        direction = torch.zeros(stack.d)
-    elif direction.shape != (stack.d,):
+        state[f"direction/{client}"] = stack.rows[i] * share
+        state[f"count/{client}"] = torch.ones((), dtype=torch.int64)
+        return
+    if direction.shape != (stack.d,):
         raise InputError(
             f"memory_atm remembers client {client} with {direction.numel()} parameters, the updates have {stack.d}; "
             f"start with an empty state"
         )
-    state[f"direction/{client}"] = (direction * beta).add_(stack.rows[i], alpha=(1 - beta) * factor)
-    state[f"count/{client}"] = state.get(f"count/{client}", torch.zeros((), dtype=torch.int64)) + 1
+    direction.mul_(beta).add_(stack.rows[i], alpha=share)
+    state[f"count/{client}"] += 1
 
 
 def _mean_angles_to_others(theta: Tensor, ids: Sequence[int]) -> Tensor:

@@ -9,6 +9,7 @@ that nobody reads.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import torch
@@ -19,22 +20,34 @@ from scapegoat.aggregation.stack import Stack
 Comparator = tuple[int, int]
 Step = tuple[int, int, bool, bool]
 
-_CACHED_FLOATS = 1 << 19
+WIDTH = 1 << 14
+"""Columns at a time: few enough to stay in cache and below the size at which torch starts threads of its own."""
 
 
 def middle_mean(stack: Stack, drop: int) -> Tensor:
     """Mean [d] of the n - 2·drop middle values of every coordinate; with drop = (n-1)//2, the median."""
-    n = len(stack)
     if drop == 0:
         return stack.mean()
-    steps = plan(n, drop)
-    width = max(1 << 12, _CACHED_FLOATS // n)
+    steps = plan(len(stack), drop)
     out = torch.empty(stack.d)
-    pool = list(torch.empty(n + 2, min(width, stack.d)).unbind(0))
-    for start in range(0, stack.d, width):
-        target = out[start : start + width]
-        _run(stack.columns(start, start + len(target)), steps, drop, pool, target)
+    # Threads over the columns meet once, at the end; torch's own would meet after each of many short operations.
+    workers = max(1, min(torch.get_num_threads(), stack.d // WIDTH))
+    share = -(-stack.d // workers)
+    parts = [(start, out[start : start + share]) for start in range(0, stack.d, share)]
+    if workers == 1:
+        _columns(stack, steps, drop, *parts[0])
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(lambda part: _columns(stack, steps, drop, *part), parts))
     return out
+
+
+def _columns(stack: Stack, steps: tuple[Step, ...], drop: int, first: int, out: Tensor) -> None:
+    buffers = list(torch.empty(len(stack) + 2, min(WIDTH, len(out))).unbind(0))
+    for start in range(0, len(out), WIDTH):
+        target = out[start : start + WIDTH]
+        at = first + start
+        _run(stack.columns(at, at + len(target)), steps, drop, buffers, target)
 
 
 def _run(wires: list[Tensor], steps: tuple[Step, ...], drop: int, pool: list[Tensor], target: Tensor) -> None:
