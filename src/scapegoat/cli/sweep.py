@@ -49,16 +49,15 @@ def sweep(
             raise InputError("sweep: which one? Name it (`scapegoat list sweeps`), or ask for --status")
         _show_all(store)
         return
-    planned = plans.plan(_find(name), data=data, rounds=rounds, seeds=seeds, overrides=set_, root=root)
+    planned = plans.plan(_find(name), data=data, rounds=rounds, seeds=seeds, overrides=set_, root=root, source=name)
     chosen = plans.parse_only(planned.sweep, only, planned.axes)
     if status:
         _show(planned.sweep.title, _kinds(planned, chosen), store)
         return
-    command = shlex.join(["scapegoat", *sys.argv[1:]])
     if isinstance(planned.sweep, plans.CostSweep):
-        _measure(planned, chosen, store, command)
+        _measure(planned, chosen, store)
         return
-    outcome = _compute(planned, chosen, store, command, jobs, ray, recompute_damaged)
+    outcome = _compute(planned, chosen, store, jobs, ray, recompute_damaged)
     _print_table(out, planned)
     _complain(outcome)
 
@@ -82,7 +81,6 @@ def _compute(
     planned: Plan,
     chosen: Mapping[str, set[str]],
     store: RunStore,
-    command: str,
     jobs: int | None,
     ray: str | None,
     recompute_damaged: bool,
@@ -90,7 +88,7 @@ def _compute(
     from scapegoat.experiments import executors, plans
 
     runs = planned.runs(chosen)
-    plans.write(planned, store.directory, command=command)
+    plans.write(planned, store.directory)
     with _progress(runs, _labels(planned)) as on_event:
         return executors.execute(
             runs.values(),
@@ -134,7 +132,7 @@ def _labels(planned: Plan) -> dict[str, str]:
     return labels
 
 
-def _measure(planned: Plan, chosen: Mapping[str, set[str]], store: RunStore, command: str) -> None:
+def _measure(planned: Plan, chosen: Mapping[str, set[str]], store: RunStore) -> None:
     from scapegoat.experiments import plans
     from scapegoat.experiments.plans import costs
 
@@ -143,7 +141,7 @@ def _measure(planned: Plan, chosen: Mapping[str, set[str]], store: RunStore, com
         planned, chosen, None if quiet else lambda what: print(f"timing {what}", file=sys.stderr)
     )
     costs.save(table, store.directory, planned.sweep.name)
-    plans.write(planned, store.directory, command=command, figures=figures)
+    plans.write(planned, store.directory, figures)
     _print_table(store.directory, planned)
 
 
@@ -200,10 +198,10 @@ def _print_table(out: Path, planned: Plan) -> None:
 
     from scapegoat.experiments.plans import saved
     from scapegoat.experiments.store import RunStore
-    from scapegoat.report.sweeps import section
+    from scapegoat.report.sweeps import in_store, section
 
     content = next(c for c in saved(out) if c["sweep"] == planned.sweep.name and c["key"] == planned.key)
-    drawn = section(content, RunStore(out))
+    drawn = section(content, in_store(RunStore(out)))
     console = Console(width=None if sys.stdout.isatty() else 200)
     for table in drawn.tables[:1]:
         console.print(_text_table(table))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,33 @@ _PRINTED = "accuracy_best"
 Place = tuple[str, ...]
 
 
+Look = Callable[[str], Mapping[str, Estimate] | str]
+
+
 def sections(directory: str | Path) -> tuple[Section, ...]:
     """One section a sweep that was started in this store; none for a store without sweeps."""
-    return tuple(section(content, RunStore(directory)) for content in saved(directory))
+    look = in_store(RunStore(directory))
+    return tuple(section(content, look) for content in saved(directory))
 
 
-def section(content: Mapping[str, Any], store: RunStore) -> Section:
+def in_store(store: RunStore) -> Look:
+    """Looks up the figures of a run in a store; the reason where there are none."""
+
+    def look(name: str) -> Mapping[str, Estimate] | str:
+        if store.has(name):
+            try:
+                return from_summary(store.summary(name))
+            except InputError as error:
+                return str(error)
+        mark = marks.read(store, name)
+        return f"failed: {mark.failed}" if mark.failed else "under way" if mark.running else "not run"
+
+    return look
+
+
+def section(content: Mapping[str, Any], look: Look) -> Section:
     """The tables or figures of one saved plan, from the runs that there are by now."""
-    cells = _Cells(content, store)
+    cells = _Cells(content, look)
     words = [line for line in (content["about"], content["note"] and f"{content['note']}.", cells.progress()) if line]
     if content["kind"] == "cost":
         return Section(content["title"], tuple(words), tables=(_cost_table(content),))
@@ -41,25 +60,18 @@ def section(content: Mapping[str, Any], store: RunStore) -> Section:
 class _Cells:
     """The cells of a plan by their place, with the figures of their runs."""
 
-    def __init__(self, content: Mapping[str, Any], store: RunStore) -> None:
+    def __init__(self, content: Mapping[str, Any], look: Look) -> None:
         self.content = content
         self._axes = {axis["name"]: axis for axis in content["axes"]}
         self._cells = {tuple(cell["at"][name] for name in self._axes): cell for cell in content["cells"]}
-        self._figures: dict[str, dict[str, Estimate]] = {}
+        self._figures: dict[str, Mapping[str, Estimate]] = {}
         self._reasons: dict[str, str] = {}
         for name in dict.fromkeys(name for cell in content["cells"] for name in cell["runs"]):
-            self._read(store, name)
-
-    def _read(self, store: RunStore, name: str) -> None:
-        if store.has(name):
-            try:
-                self._figures[name] = from_summary(store.summary(name))
-                return
-            except InputError as error:
-                self._reasons[name] = str(error)
-                return
-        mark = marks.read(store, name)
-        self._reasons[name] = f"failed: {mark.failed}" if mark.failed else "under way" if mark.running else "not run"
+            found = look(name)
+            if isinstance(found, str):
+                self._reasons[name] = found
+            else:
+                self._figures[name] = found
 
     def points(self, axis: str) -> list[dict[str, Any]]:
         return list(self._axes[axis]["points"])

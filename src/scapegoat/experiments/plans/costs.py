@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from scapegoat.aggregation import stack
 from scapegoat.errors import StorageError
 from scapegoat.experiments.plans.plan import Cell, Plan
 from scapegoat.experiments.run import prepare
@@ -108,7 +109,7 @@ def _time_attacks(cells: list[tuple[int, Cell]], root: str | Path | None) -> tup
             # The first round warms caches and is not counted.
             if round_ >= 0:
                 seconds[number].append(time.perf_counter() - begun)
-        simulation.server.step(benign, list(range(len(benign))), [1] * len(benign), max(round_, 0))
+        simulation.server.step(stack.collect(benign), list(range(len(benign))), [1] * len(benign), max(round_, 0))
     return seconds, simulation.model.d
 
 
@@ -129,7 +130,7 @@ def _time_rules(cells: list[tuple[int, Cell]], root: str | Path | None) -> tuple
             rule(updates, replace(context, state=states[number]))
             if round_ >= 0:
                 seconds[number].append(time.perf_counter() - begun)
-        simulation.server.step(updates, clients, [1] * len(clients), max(round_, 0))
+        simulation.server.step(stack.collect(updates), clients, [1] * len(clients), max(round_, 0))
     return seconds, simulation.model.d
 
 

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import shlex
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -47,6 +48,12 @@ class Plan:
     seeds: int
     root: str | Path | None
     note: str = ""
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def command(self) -> str:
+        """What computes the whole of it again."""
+        return shlex.join(["scapegoat", "sweep", *self.arguments, "--seeds", str(self.seeds), "--out", "DIR"])
 
     def chosen(self, only: Mapping[str, set[str]]) -> list[Cell]:
         """The cells that `--only` leaves."""
@@ -86,15 +93,20 @@ def plan(
     seeds: int = 1,
     overrides: Sequence[str] = (),
     root: str | Path | None = None,
+    source: str = "",
 ) -> Plan:
-    """The sweep on the user's data sets, rounds and other settings."""
+    """The sweep on the user's data sets, rounds and other settings; `source` is the file of a user's own."""
     if seeds < 1:
         raise InputError(f"--seeds: {seeds} is not allowed, at least 1 is needed")
     chosen = tuple(data) or sweep.data
     axes = (_data_axis(sweep, chosen, root), *_own_axes(sweep))
     cells = tuple(_cells(sweep, axes, rounds, overrides, root))
     _distinct(sweep, cells, overrides)
-    return Plan(sweep, axes, cells, seeds, root, _note(sweep, chosen, root))
+    arguments = [source or sweep.name]
+    arguments += [part for name in data for part in ("--data", name)]
+    arguments += [] if rounds is None else ["--rounds", str(rounds)]
+    arguments += [part for override in overrides for part in ("--set", override)]
+    return Plan(sweep, axes, cells, seeds, root, _note(sweep, chosen, root), tuple(arguments))
 
 
 def _own_axes(sweep: AnySweep) -> tuple[Axis, ...]:
@@ -172,7 +184,7 @@ def _note(sweep: AnySweep, chosen: Sequence[str], root: str | Path | None) -> st
     return "; ".join(others)
 
 
-def write(plan_: Plan, directory: str | Path, *, command: str, figures: Mapping[int, Any] | None = None) -> Path:
+def write(plan_: Plan, directory: str | Path, figures: Mapping[int, Any] | None = None) -> Path:
     """Put the plan into the store as `sweeps/<name>-<key>.json`.
 
     A plan that is there already keeps the larger number of seeds. `figures` are measured seconds, by number of cell.
@@ -180,7 +192,7 @@ def write(plan_: Plan, directory: str | Path, *, command: str, figures: Mapping[
     path = Path(directory) / "sweeps" / f"{plan_.sweep.name}-{plan_.key}.json"
     before = read(path) if path.is_file() else {}
     whole = replace(plan_, seeds=max(plan_.seeds, int(before.get("seeds", 0))))
-    content = describe(whole) | {"command": command, "written": datetime.now(UTC).isoformat(timespec="seconds")}
+    content = describe(whole) | {"written": datetime.now(UTC).isoformat(timespec="seconds")}
     for number, cell in enumerate(before.get("cells", [])):
         if "seconds" in cell:
             content["cells"][number]["seconds"] = cell["seconds"]
@@ -227,6 +239,7 @@ def describe(plan_: Plan) -> dict[str, Any]:
             for axis in plan_.axes
         ],
         "note": plan_.note,
+        "command": plan_.command,
         "seeds": plan_.seeds,
         "cells": cells,
     }

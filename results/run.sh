@@ -1,0 +1,22 @@
+#!/bin/sh
+# Computes everything that results/README.md is made from. Stop it and start it again as you like.
+#   SCAPEGOAT_DATA=folder/with/location30/and/cifar10 results/run.sh runs
+set -eu
+here=$(dirname "$0")
+runs=${1:?usage: results/run.sh DIR}
+sweep() { scapegoat sweep "$@"; }
+
+sweep main-c08 --data hospital --rounds 150 --out "$runs/hospital"
+sweep main-c08 --data location30 --rounds 300 --seeds 3 --out "$runs/location30"
+for name in attack-cost defense-cost; do sweep $name --data location30 --out "$runs/location30"; done
+for name in mask-selection more-defenses main-c10 async-c08 async-c10 malicious-fraction non-iid-degree \
+    client-count target-count partial-knowledge; do
+  sweep $name --data location30 --rounds 150 --out "$runs/location30"
+done
+sweep "$here/beyond.yaml" --out "$runs/location30"
+sweep "$here/cifar10.yaml" --out "$runs/cifar10"
+
+for name in hospital location30 cifar10; do
+  scapegoat results collect "$runs/$name" --out "$here/$name.parquet"
+done
+scapegoat results page "$here" --out "$here/README.md"

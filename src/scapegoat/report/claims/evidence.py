@@ -1,0 +1,187 @@
+"""Runs held against each other: two runs that differ in one thing only, seed by seed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scapegoat.experiments.results import Collection
+from scapegoat.report.estimate import over_seeds, paired
+from scapegoat.report.measures import from_summary
+from scapegoat.report.model import Estimate
+
+# What all attacks of one comparison must have in common.
+SHARED_BY_ATTACKS = ("knowledge", "targets", "mask", "start_round")
+
+# Title, head, rows.
+Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
+Test = Callable[["Run"], bool]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the result files."""
+
+    name: str
+    spec: Mapping[str, Any]
+    figures: Mapping[str, Estimate]
+
+    @property
+    def attack(self) -> str:
+        """The attack's name."""
+        return str(self.spec["attack"]["name"])
+
+    @property
+    def defense(self) -> str:
+        """The rule's name, or those of a pipeline."""
+        rule = self.spec["defense"]
+        return " + ".join(part["name"] for part in rule) if isinstance(rule, list) else str(rule["name"])
+
+    @property
+    def federation(self) -> Mapping[str, Any]:
+        """The federation's part of the spec."""
+        return dict(self.spec["federation"])
+
+    @property
+    def partition(self) -> str:
+        """`iid`, or the kind and degree of inequality."""
+        partition = self.federation["partition"]
+        return "iid" if partition["name"] == "iid" else f"non-iid {partition.get('beta', partition.get('alpha'))}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`one` against `other`, alike in all but what is compared; pairs are by seed."""
+
+    one: Run
+    other: Run
+    pairs: tuple[tuple[Run, Run], ...]
+
+    def difference(self, measure: str = "accuracy_best", comparisons: int = 1) -> Estimate:
+        """Mean of one minus other, with an interval that holds for so many comparisons together."""
+        return paired([(a.figures[measure], b.figures[measure]) for a, b in self.pairs], comparisons)
+
+    def sides(self, measure: str = "accuracy_best") -> tuple[Estimate, Estimate]:
+        """Both sides over the seeds."""
+        first = over_seeds([a.figures[measure] for a, _ in self.pairs])
+        return first, over_seeds([b.figures[measure] for _, b in self.pairs])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim, what was measured, and whether it holds; `sources` are the runs behind it."""
+
+    claim: str
+    verdict: str
+    measured: str
+    tables: tuple[Table, ...] = ()
+    sources: frozenset[str] = field(default_factory=frozenset)
+
+
+def runs_of(collection: Collection) -> list[Run]:
+    """Every run of the result files, in a stable order."""
+    return [Run(name, row["spec"], from_summary(row["summary"])) for name, row in sorted(collection.runs.items())]
+
+
+def compare(runs: Sequence[Run], apart: Iterable[str], one: Test, other: Test) -> list[Comparison]:
+    """Runs that satisfy `one` with those that satisfy `other` and differ in nothing but the key paths `apart`."""
+    paths = tuple(apart)
+    firsts = _grouped((r for r in runs if one(r)), paths)
+    seconds = _grouped((r for r in runs if other(r)), paths)
+    found = []
+    for key, variants in firsts.items():
+        for a in variants.values():
+            for b in seconds.get(key, {}).values():
+                seeds = sorted(a.keys() & b.keys())
+                if seeds and a[seeds[0]].name != b[seeds[0]].name:
+                    found.append(Comparison(a[seeds[0]], b[seeds[0]], tuple((a[s], b[s]) for s in seeds)))
+    return sorted(found, key=lambda c: (setting(c.one), c.one.attack, c.one.defense, c.other.attack, c.other.defense))
+
+
+def _grouped(runs: Iterable[Run], apart: Sequence[str]) -> dict[str, dict[str, dict[int, Run]]]:
+    """By what runs have in common, then by what sets them apart, then by seed."""
+    found: dict[str, dict[str, dict[int, Run]]] = defaultdict(lambda: defaultdict(dict))
+    for run in runs:
+        common = copy.deepcopy(dict(run.spec))
+        seed = common.pop("seed", 0)
+        for path in apart:
+            _drop(common, path)
+        whole = {key: value for key, value in run.spec.items() if key != "seed"}
+        found[json.dumps(common, sort_keys=True)][json.dumps(whole, sort_keys=True)][seed] = run
+    return found
+
+
+def _drop(spec: dict[str, Any], path: str) -> None:
+    if path == "attack":
+        spec["attack"] = {key: spec["attack"].get(key) for key in SHARED_BY_ATTACKS}
+        return
+    *outer, last = path.split(".")
+    node: Any = spec
+    for part in outer:
+        node = node.get(part) if isinstance(node, dict) else None
+    if isinstance(node, dict):
+        node.pop(last, None)
+
+
+def setting(run: Run) -> str:
+    """The federation in a few words: what is not the paper's default."""
+    federation = run.federation
+    words = [str(run.spec["data"]["name"]), run.partition]
+    if federation["schedule"]["name"] != "sync":
+        words.append(str(federation["schedule"]["name"]))
+    if federation["fraction"] != 0.8:
+        words.append(f"C = {federation['fraction']:g}")
+    if (federation["clients"], federation["malicious"]) != (10, 1):
+        words.append(f"{federation['malicious']} of {federation['clients']} malicious")
+    if run.spec["attack"].get("knowledge") == "partial":
+        words.append("partial knowledge")
+    if run.spec["attack"].get("targets") != 300:
+        words.append(f"{run.spec['attack'].get('targets')} targets")
+    return ", ".join([*words, f"{federation['rounds']} rounds"])
+
+
+def judge(differences: Sequence[Estimate], *, everywhere: bool) -> str:
+    """What differences that should be positive say. `everywhere`: one clear exception is enough to refute."""
+    clear = sum(d.low is not None and d.low > 0 for d in differences)
+    against = sum(d.high is not None and d.high < 0 for d in differences)
+    if not differences:
+        return "not tested"
+    if clear == 0 and against == 0:
+        return "undecided"
+    if against and (everywhere or not clear):
+        return "fails"
+    if against:
+        return "mixed"
+    return "holds" if clear == len(differences) else "holds where it can be told"
+
+
+def tally(differences: Sequence[Estimate]) -> str:
+    """How the differences fall, in words."""
+    if not differences:
+        return "no runs"
+    clear = sum(d.low is not None and d.low > 0 for d in differences)
+    against = sum(d.high is not None and d.high < 0 for d in differences)
+    positive = sum(d.value > 0 for d in differences)
+    return (
+        f"in its favour in {positive} of {len(differences)} comparisons, clearly so in {clear}; "
+        f"clearly against it in {against}"
+    )
+
+
+def points(estimate: Estimate) -> str:
+    """A difference of accuracies in points, with its interval."""
+    text = f"{100 * estimate.value:+.1f}"
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f"{text} [{100 * estimate.low:+.1f}, {100 * estimate.high:+.1f}]"
+
+
+def share(estimate: Estimate) -> str:
+    """An accuracy with its interval."""
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"

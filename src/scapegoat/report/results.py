@@ -1,0 +1,146 @@
+"""The page of results: each of the paper's claims, what was measured and whether it holds; then the tables.
+
+Every figure on it is read from result files; none is typed in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scapegoat.experiments.results import Collection, load
+from scapegoat.experiments.sweeps import registry
+from scapegoat.report.claims import Finding, findings
+from scapegoat.report.measures import from_summary
+from scapegoat.report.model import Estimate, Page, PaperFigure, Section
+from scapegoat.report.sweeps import section
+from scapegoat.report.tables import to_markdown
+
+# Precision, recall and the final round are in the files; the page keeps to what the claims are about.
+SHOWN = ("accuracy_best", "test_accuracy")
+
+
+def page(folder: str | Path, command: str = "") -> str:
+    """The page for a folder of result files, as Markdown."""
+    collection = load(folder)
+    found = findings(collection)
+    parts = [
+        "# What came out",
+        _made(command),
+        "## The paper's claims",
+        "A difference is *clear* when its 95% interval, widened for all comparisons of the claim together "
+        "(Bonferroni), leaves out zero; with one seed the interval is that of the targets alone. Accuracies are of "
+        "the best round, an oracle's choice, as in the paper.",
+        _markdown(("claim", "verdict", "measured"), [(f.claim, f"**{f.verdict}**", f.measured) for f in found]),
+        *(_details(number, finding, collection) for number, finding in enumerate(found, 1)),
+        "## Where the numbers come from",
+        _sources(collection),
+        _missing(collection),
+        "## The tables",
+        *_tables(collection),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _made(command: str) -> str:
+    line = "Every number on this page is read from the Parquet files beside it"
+    return f"{line}; `{command}` makes the page. Do not edit it." if command else f"{line}."
+
+
+def _details(number: int, finding: Finding, collection: Collection) -> str:
+    if not finding.tables:
+        return ""
+    parts = [f"### {number}. {finding.claim}", f"**{finding.verdict}**: {finding.measured}"]
+    for title, head, rows in finding.tables:
+        parts += [f"{title}:" if title else "", _markdown(head, rows)]
+    names = [plan["sweep"] for plan in collection.plans if finding.sources & _runs(plan)]
+    if names:
+        parts.append(f"From the sweeps {', '.join(dict.fromkeys(names))}.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _runs(plan: Mapping[str, Any]) -> set[str]:
+    return {name for cell in plan["cells"] for name in cell["runs"]}
+
+
+def _sources(collection: Collection) -> str:
+    rows = []
+    for plan in collection.plans:
+        wanted = _runs(plan)
+        there = [collection.runs[name] for name in sorted(wanted) if name in collection.runs]
+        if plan["kind"] == "cost":
+            dates = sorted({row["date"] for row in collection.costs if row["sweep"] == plan["sweep"]})
+            rows.append((plan["sweep"], "timings", _span(dates), "", f"`{plan['command']}`"))
+        elif there:
+            seconds = sum(float(row["summary"]["seconds"]) for row in there)
+            dates = sorted({row["date"] for row in there})
+            count = f"{len(there)} of {len(wanted)}"
+            rows.append((plan["sweep"], count, _span(dates), f"{seconds / 3600:.2f}", f"`{plan['command']}`"))
+    files = ", ".join(f"`{name}` ({count} runs)" for name, count in collection.files.items())
+    table = _markdown(("sweep", "runs", "dates", "core hours", "command"), rows)
+    return f"{table}\n\nFiles: {files}. Versions: {_versions(collection)}."
+
+
+def _span(dates: Sequence[str]) -> str:
+    return "" if not dates else dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+
+
+def _versions(collection: Collection) -> str:
+    found: dict[str, set[str]] = defaultdict(set)
+    for row in collection.runs.values():
+        for name, version in row["summary"].get("versions", {}).items():
+            found[name].add(version)
+    return (
+        ", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in sorted(found.items())) or "unknown"
+    )
+
+
+def _missing(collection: Collection) -> str:
+    there = {
+        plan["sweep"] for plan in collection.plans if plan["kind"] == "cost" or _runs(plan) & collection.runs.keys()
+    }
+    missing = [name for name in registry if name not in there]
+    partly = [
+        f"`{plan['command']}`"
+        for plan in collection.plans
+        if plan["kind"] != "cost" and 0 < len(_runs(plan) & collection.runs.keys()) < len(_runs(plan))
+    ]
+    words = [f"Not run: {', '.join(missing)}." if missing else "", f"In part: {', '.join(partly)}." if partly else ""]
+    return " ".join(word for word in words if word)
+
+
+def _tables(collection: Collection) -> list[str]:
+    def look(name: str) -> Mapping[str, Estimate] | str:
+        row = collection.runs.get(name)
+        return from_summary(row["summary"]) if row is not None else "not run"
+
+    parts = []
+    for plan in collection.plans:
+        if plan["kind"] != "cost" and not _runs(plan) & collection.runs.keys():
+            continue
+        metrics = [m for m in plan["metrics"] if m in SHOWN]
+        drawn = section({**plan, "metrics": metrics}, look)
+        text = to_markdown(Page(title="", sections=(Section(drawn.title, drawn.text, drawn.tables),)))
+        # The page has a title of its own, and its sections are one level down.
+        parts.append("\n".join(line for line in text.splitlines() if line != "# ").replace("## ", "### ", 1).strip())
+        parts += [_figure(figure) for figure in drawn.figures]
+    return parts
+
+
+def _figure(figure: PaperFigure) -> str:
+    xs = list(dict.fromkeys(x for panel in figure.panels for line in panel.lines for x in line.x))
+    rows = []
+    for panel in figure.panels:
+        for line in panel.lines:
+            at = dict(zip(line.x, line.y, strict=True))
+            values = [at.get(x) for x in xs]
+            rows.append((panel.title, line.label, *("–" if v is None else f"{v.value:.3f}" for v in values)))
+    head = ("", figure.x_label, *(f"{x:g}" for x in xs))
+    return f"**{figure.title}**\n\n{_markdown(head, rows)}"
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"| {' | '.join('---' for _ in head)} |"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
