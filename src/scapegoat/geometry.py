@@ -103,10 +103,14 @@ def angles(gram_matrix: Tensor) -> Tensor:
     return theta
 
 
-def mean_angles(angle_matrix: Tensor) -> Tensor:
-    """Mean angle [n] of each row to the n - 1 others (0 for a single row)."""
-    n = angle_matrix.shape[0]
-    return (angle_matrix.sum(1) - angle_matrix.diagonal()) / max(n - 1, 1)
+def mean_angles(matrix: Tensor) -> Tensor:
+    """Mean angle [n] of each row to the n - 1 others (0 for a single row), from a Gram matrix or from its angles.
+
+    The two cannot be confused: angles have a zero diagonal, a Gram matrix only if it is zero everywhere.
+    """
+    n = matrix.shape[0]
+    theta = matrix if bool((matrix.diagonal() == 0).all()) and bool(matrix.any()) else angles(matrix)
+    return (theta.sum(1) - theta.diagonal()) / max(n - 1, 1)
 
 
 def squared_distances(gram_matrix: Tensor) -> Tensor:

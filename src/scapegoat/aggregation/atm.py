@@ -29,7 +29,7 @@ def atm(stack: Stack, trim: int | float = 1) -> Aggregate:
     With fewer than 2b + 1 well-formed updates, as many pairs as possible are dropped. Ties go by row order.
     """
     b = trim_count(trim, len(stack))
-    kept = smallest(geometry.mean_angles(geometry.angles(stack.gram())), len(stack) - 2 * b)
+    kept = smallest(geometry.mean_angles(stack.gram()), len(stack) - 2 * b)
     return stack.aggregate(stack.mean(kept), kept, {"trim": b})
 
 
