@@ -16,7 +16,49 @@ log = logging.getLogger("flwr")
 _FIRST_POLL = 0.1
 
 
-class PatientGrid(Grid):  # type: ignore[misc]
+class DelegatingGrid(Grid):  # type: ignore[misc]
+    """A Grid that passes everything on to another."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def set_run(self, run: Any) -> None:
+        """Set the run."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Any:
+        """The run."""
+        return self._grid.run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """Create a message."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Any:
+        """Nodes that are connected."""
+        return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Any:
+        """Nodes that are connected, with what is known about them."""
+        return self._grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Any:
+        """Send messages."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Any:
+        """Fetch replies."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Any:
+        """Send messages and wait for the replies."""
+        return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+class PatientGrid(DelegatingGrid):
     """A Grid whose `send_and_receive` gives up on silent nodes.
 
     It waits at most `limit` seconds (or the caller's timeout, whichever is shorter). A node that stayed silent is
@@ -32,7 +74,7 @@ class PatientGrid(Grid):  # type: ignore[misc]
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._grid = grid
+        super().__init__(grid)
         self._limit = limit
         self._poll = poll
         self._clock = clock
@@ -93,36 +135,3 @@ class PatientGrid(Grid):  # type: ignore[misc]
                 else:
                     self._absent.discard(node)
                     log.warning("node %d: its reply to an earlier round came too late and is not used", node)
-
-    # Everything else is the wrapped grid's.
-
-    def set_run(self, run: Any) -> None:
-        """Set the run."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Any:
-        """The run."""
-        return self._grid.run
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """Create a message."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def get_node_ids(self) -> Any:
-        """Nodes that are connected."""
-        return self._grid.get_node_ids()
-
-    def get_nodes(self) -> Any:
-        """Nodes that are connected, with what is known about them."""
-        return self._grid.get_nodes()
-
-    def push_messages(self, messages: Iterable[Message]) -> Any:
-        """Send messages."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Any:
-        """Fetch replies."""
-        return self._grid.pull_messages(message_ids)

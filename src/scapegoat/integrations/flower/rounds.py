@@ -80,6 +80,15 @@ def read_weight(content: Any, key: str) -> float:
     return float(value)
 
 
+def read_metric(content: Any, key: str) -> float | None:
+    """A finite single metric of a reply, if there is one of that name."""
+    for record in content.metric_records.values():
+        value = record.get(key)
+        if isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    return None
+
+
 def without_duplicates(replies: Iterable[Reply], aside: dict[int, str]) -> list[Reply]:
     """One reply a node. Equal copies count once; a node that contradicts itself is set aside, whatever came first."""
     by_node: defaultdict[int, list[Reply]] = defaultdict(list)

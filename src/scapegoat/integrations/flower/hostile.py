@@ -1,0 +1,214 @@
+"""A hostile participant: a mod that wraps anybody's ClientApp, watches the global model and poisons the replies."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from flwr.app import Array, ArrayRecord, Context, Message
+from safetensors.numpy import load, save
+from torch import Tensor, nn
+
+from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
+from scapegoat.attacks import registry as attacks
+from scapegoat.errors import InputError, OptionError
+from scapegoat.gradients import GradientOracle
+from scapegoat.integrations.flower.modules import ReceivedModel
+from scapegoat.integrations.flower.records import ReplyKind, view
+from scapegoat.membership import margins
+from scapegoat.randomness import derive, generator
+
+# Attacks that look at nobody else's updates, whatever knowledge they are granted.
+BLIND = ("passive", "gradient_ascent")
+
+# (round from 0, global parameters) -> honest updates [k, d] of the attacker's own clients.
+Honest = Callable[[int, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class HostileConfig:
+    """What a hostile participant brings: an attack, the model's architecture, targets and mask data of its own.
+
+    Nobody shows it the other clients' updates: its knowledge is partial. In their place stand what the wrapped app
+    honestly sends and `stand_ins` more updates on batches of the mask data, or, where it is given, what `honest` says.
+    `replies` says what the app's clients send, `local` whether that is a gradient or a model after local epochs.
+    Every global model that it is given is scored on the targets, one line of JSON in `observations`.
+    """
+
+    attack: Attack
+    model: Callable[[], nn.Module]
+    targets: Samples
+    wrong_labels: Tensor
+    mask: Samples
+    observations: Path
+    replies: ReplyKind = "arrays"
+    local: Literal["gradient", "epochs"] = "epochs"
+    stand_ins: int = 8
+    batch_size: int = 64
+    seed: int = 0
+    honest: Honest | None = None
+    trim: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.wrong_labels) != len(self.targets):
+            raise InputError(f"{len(self.wrong_labels)} wrong labels for {len(self.targets)} targets")
+        if self.stand_ins < 0 or self.batch_size < 1:
+            raise InputError(f"stand_ins {self.stand_ins} and batch_size {self.batch_size}: 0 or more, 1 or more")
+
+
+def live_attack(value: Any) -> Attack:
+    """An attack as it can run in a live federation: with partial knowledge, unless it needs none."""
+    if isinstance(value, str):
+        value = {"name": value}
+    if isinstance(value, dict):
+        value = {"knowledge": "partial", **value}
+    attack = attacks.parse(value)
+    if attack.knowledge == "full" and attack.name not in BLIND:
+        raise OptionError(
+            "attack.knowledge",
+            "no participant of a live federation sees the others' updates; partial is the only knowledge it can have",
+        )
+    return attack
+
+
+def hostile_mod(config: HostileConfig) -> Callable[[Message, Context, Callable[[Message, Context], Message]], Message]:
+    """The mod: `ClientApp(mods=[hostile_mod(config)])`, or around a finished app."""
+
+    def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
+        kind = message.metadata.message_type.split(".")[0]
+        received = list(message.content.array_records.values())
+        if kind not in ("train", "evaluate") or len(received) != 1:
+            return call_next(message, context)
+        given = ReceivedModel(config.model, received[0], config.targets.x)
+        server_round = _server_round(message, config.observations)
+        line: dict[str, Any] = {
+            "node": context.node_id,
+            "message": kind,
+            "server_round": server_round,
+            # Models after so many rounds: what a round of training starts from is what the one before left.
+            "after": server_round - 1 if kind == "train" else server_round,
+            "scores": _scores(given, config),
+        }
+        reply = call_next(message, context)
+        if kind == "train" and not reply.has_error():
+            line |= _poison(reply, given, config, server_round - 1)
+        append_line(config.observations, line)
+        keep_model(config.observations.with_suffix(".safetensors"), received[0])
+        return reply
+
+    return mod
+
+
+def _scores(given: ReceivedModel, config: HostileConfig) -> list[float]:
+    logits = given.model.logits(given.parameters, config.targets.x)
+    return [float(margin) for margin in margins(logits, config.targets.y)]
+
+
+def _poison(reply: Message, given: ReceivedModel, config: HostileConfig, round_: int) -> dict[str, Any]:
+    """Put the crafted update in the place of the honest one; what there is to say about it."""
+    records = reply.content.array_records
+    if len(records) != 1:
+        raise InputError(f"the wrapped app replied with {len(records)} array records; one is wanted")
+    key, honest_record = next(iter(records.items()))
+    honest = given.update(honest_record, config.replies)
+    if round_ < config.attack.start_round:
+        return {"norm": float(honest.norm()), "attacking": False}
+    crafted = _craft(given, config, round_, honest)
+    update = crafted.updates[0]
+    reply.content[key] = given.reply(update, ArrayRecord(dict(honest_record)), config.replies)
+    return {
+        "norm": float(update.norm()),
+        "honest_norm": float(honest.norm()),
+        "attacking": True,
+        "notes": {name: float(value) for name, value in crafted.notes.items()},
+        "masks": [int(index) for index in crafted.masks],
+    }
+
+
+def _craft(given: ReceivedModel, config: HostileConfig, round_: int, honest: Tensor) -> Crafted:
+    oracle = GradientOracle(given.model, given.parameters)
+    if config.honest is not None:
+        peers = config.honest(round_, given.parameters)
+    else:
+        peers = torch.stack([honest, *_stand_ins(oracle, config, round_, honest)])
+    seen = AttackerView(
+        round=round_,
+        parameters=given.parameters,
+        gradients=oracle,
+        targets=config.targets,
+        wrong_labels=config.wrong_labels,
+        mask=config.mask,
+        peers=peers,
+        honest=lambda: honest[None],
+        senders=1,
+        local=config.local,
+        generator=generator(config.seed, "attack", round_),
+        trim=config.trim,
+    )
+    return config.attack.craft(seen)
+
+
+def _stand_ins(oracle: GradientOracle, config: HostileConfig, round_: int, honest: Tensor) -> list[Tensor]:
+    """What more clients of the attacker's would honestly send: gradients of mask batches, as long as the honest update
+    where clients send models after local epochs."""
+    updates = []
+    for number in range(config.stand_ins):
+        order = generator(derive(config.seed, "stand-in", number), "batch", round_)
+        rows = torch.randperm(len(config.mask), generator=order)[: config.batch_size]
+        gradient = oracle.mean(config.mask.x[rows], config.mask.y[rows])
+        size = float(gradient.norm())
+        if config.local == "epochs" and size > 0:
+            gradient = gradient * (float(honest.norm()) / size)
+        updates.append(gradient)
+    return updates
+
+
+def _server_round(message: Message, observations: Path) -> int:
+    """The round that the message says; where it says none, one more than the rounds of training seen before."""
+    for config in message.content.config_records.values():
+        for key in ("server-round", "server_round", "round", "current_round"):
+            if isinstance(config.get(key), int):
+                return int(config[key])
+    trained = sum(1 for line in read_lines(observations) if line["message"] == "train")
+    return trained + 1 if message.metadata.message_type.startswith("train") else trained
+
+
+def keep_model(path: Path, received: ArrayRecord) -> None:
+    """The newest global model that the attacker was given, whole or not at all."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_bytes(save({name: np.array(view(array.data)) for name, array in received.items()}))
+    os.replace(temporary, path)
+
+
+def read_model(path: Path) -> ArrayRecord:
+    """The arrays that `keep_model` wrote."""
+    return ArrayRecord({name: Array(value) for name, value in load(path.read_bytes()).items()})
+
+
+def append_line(path: Path, line: dict[str, Any]) -> None:
+    """Add one line of JSON in a single write, so that processes never mix their lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.write(descriptor, (json.dumps(line) + "\n").encode())
+    finally:
+        os.close(descriptor)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The lines written so far; a last line that a killed process left unfinished is dropped."""
+    if not path.is_file():
+        return []
+    lines = []
+    for text in path.read_text(encoding="utf-8").splitlines():
+        try:
+            lines.append(json.loads(text))
+        except ValueError:
+            continue
+    return lines
