@@ -274,6 +274,31 @@ def test_too_many_records_for_a_published_set_are_refused_before_they_are_read(t
         load("purchase100", root=tmp_path)
 
 
+def test_parquet_of_endless_equal_rows_is_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    zeros = pa.array(np.zeros(1 << 20, np.int8))
+    with pq.ParquetWriter(tmp_path / "a.parquet", pa.schema([("a", pa.int8()), ("label", pa.int8())])) as writer:
+        for _ in range(40):
+            writer.write_table(pa.table({"a": zeros, "label": zeros}))
+    with refused("a.parquet", "no records do"):
+        load(f"parquet:{tmp_path}/a.parquet")
+
+
+def test_parquet_that_repeats_one_large_picture_is_refused(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    picture = pa.DictionaryArray.from_arrays(np.zeros(5000, np.int32), pa.array([os.urandom(100_000)]))
+    table = pa.table({"image": picture, "label": np.arange(5000) % 2})
+    pq.write_table(table, tmp_path / "a.parquet", store_schema=False, row_group_size=5000)
+    before = pa.total_allocated_bytes()
+    with refused("a.parquet", "no pictures do"):
+        load(f"parquet:{tmp_path}/a.parquet")
+    assert pa.total_allocated_bytes() - before < 128 << 20
+
+
 def test_picture_that_claims_absurd_dimensions_is_refused(tmp_path):
     build.image_folders(tmp_path, ["a", "b"], 2)
     content = bytearray((tmp_path / "a" / "0.png").read_bytes())

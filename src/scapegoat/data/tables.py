@@ -16,6 +16,8 @@ from scapegoat.errors import DataError
 
 LABELS = ("label", "labels", "y", "target", "class")
 PICTURES = ("img", "image", "picture")
+_BOMB_SIZE = 64 << 20
+_BOMB_RATIO = 1000
 
 
 @contextmanager
@@ -27,10 +29,7 @@ def open_parquet(path: Path) -> Iterator[Any]:
     with reading(path):
         try:
             with pq.ParquetFile(path, thrift_string_size_limit=1 << 26, thrift_container_size_limit=1 << 20) as table:
-                about = table.metadata
-                claimed = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-                if claimed > MAX_BYTES:
-                    raise wrong(path, f"claims to unpack to {human(claimed)}; at most {human(MAX_BYTES)} is read")
+                _check_claims(table.metadata, path)
                 yield table
         except DataError:
             raise
@@ -38,6 +37,17 @@ def open_parquet(path: Path) -> Iterator[Any]:
             raise
         except (pa.ArrowException, OSError, MemoryError, OverflowError) as error:
             raise wrong(path, f"is not a whole Parquet file ({_first_line(error)}); get it again") from error
+
+
+def _check_claims(about: Any, path: Path) -> None:
+    """Runs of equal values take next to no room, so the rows are weighed as well as the bytes."""
+    packed = path.stat().st_size
+    claimed = max(
+        sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups)),
+        4 * about.num_rows * about.num_columns,
+    )
+    if claimed > MAX_BYTES or claimed > max(_BOMB_SIZE, _BOMB_RATIO * packed):
+        raise wrong(path, f"claims to unpack {human(packed)} to {human(claimed)}: no records do")
 
 
 def pick(table: Any, path: Path, names: Sequence[str]) -> str:
@@ -71,19 +81,25 @@ def picture_bytes(table: Any, name: str, path: Path) -> list[Picture]:
     """The pictures of a column of bytes, or of structures with a field `bytes`, as data hubs publish them."""
     import pyarrow as pa
 
-    values = table.read(columns=[name]).column(name)
-    if pa.types.is_struct(values.type):
-        if values.type.get_field_index("bytes") < 0:
-            raise wrong(path, f"the column {name} is {values.type}; a field `bytes` with the encoded picture is wanted")
-        values = pa.chunked_array(
-            [chunk.field("bytes") for chunk in values.chunks], type=values.type.field("bytes").type
-        )
-    if not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
-        raise wrong(path, f"the column {name} is of type {values.type}; encoded pictures (bytes) are wanted")
-    if values.null_count:
-        raise wrong(path, f"the column {name} has {values.null_count:,} rows without a picture")
-    scalars = (scalar for chunk in values.chunks for scalar in chunk)
-    return [(f"{path} (row {row})", scalar.as_py) for row, scalar in enumerate(scalars)]
+    kind = table.schema_arrow.field(name).type
+    nested = pa.types.is_struct(kind)
+    if nested and kind.get_field_index("bytes") < 0:
+        raise wrong(path, f"the column {name} is {kind}; a field `bytes` with the encoded picture is wanted")
+    kind = kind.field("bytes").type if nested else kind
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        raise wrong(path, f"the column {name} is of type {kind}; encoded pictures (bytes) are wanted")
+    # Encoded pictures hardly get smaller: rows that unpack to much more repeat one of them to fill the memory.
+    room = max(_BOMB_SIZE, 50 * path.stat().st_size)
+    pictures: list[Picture] = []
+    for batch in table.iter_batches(batch_size=64, columns=[name]):
+        values = batch.column(0).field("bytes") if nested else batch.column(0)
+        if values.null_count:
+            raise wrong(path, f"the column {name} has rows without a picture, the first after row {len(pictures)}")
+        room -= values.nbytes
+        if room < 0:
+            raise wrong(path, f"the column {name} unpacks to more than 50 times the file: no pictures do")
+        pictures += [(f"{path} (row {row})", value.as_py) for row, value in enumerate(values, len(pictures))]
+    return pictures
 
 
 def _first_line(error: BaseException) -> str:
