@@ -101,6 +101,7 @@ def _complete(url: str, part: Path, download: Download) -> None:
     kept = _size(part)
     if not kept:
         part.unlink()
+        raise wrong(url, f"{trouble}; nothing was transferred, try again later or name a mirror with --url")
     raise wrong(url, f"{trouble}; {kept:,} of {download.size:,} bytes are kept, run the command again to go on")
 
 
