@@ -163,7 +163,9 @@ def _rows(record: LiveRound, line: dict[str, Any], numbers: dict[int, int], host
     record.rejected = [False] * len(line["nodes"]) + [True] * len(aside)
     record.mean_angle = [*line["mean_angle"], *[0.0] * len(aside)]
     record.norm = [*line["norm"], *[0.0] * len(aside)]
-    record.loss = line["loss"]
+    # What the hostile node reports about itself is no loss of the federation's.
+    losses = [loss for node, loss in line["loss"].items() if client(int(node)) not in hostile]
+    record.loss = float(np.mean(losses)) if losses else None
     record.defense_notes = dict(line["notes"]) | ({"kept_unknown": 1.0} if line["kept"] is None else {})
 
 

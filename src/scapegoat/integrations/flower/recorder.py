@@ -33,7 +33,7 @@ class RecordingGrid(DelegatingGrid):
         self._asked: set[str] = set()
         self._layout: Layout | None = None
         self._rows: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
-        self._losses: list[float] = []
+        self._losses: dict[int, float] = {}
         self._rejected: dict[int, str] = {}
         self._report: RoundReport | None = None
 
@@ -87,7 +87,7 @@ class RecordingGrid(DelegatingGrid):
             "silent": list(report.silent) if report is not None else [],
             "norm": geometry.norms(gram).tolist(),
             "mean_angle": geometry.mean_angles(geometry.angles(gram)).tolist(),
-            "loss": float(np.mean(self._losses)) if self._losses else None,
+            "loss": {str(node): loss for node, loss in self._losses.items()},
             "notes": dict(report.notes) if report is not None else {},
         }
         append_line(self._path, line)
@@ -103,7 +103,7 @@ class RecordingGrid(DelegatingGrid):
         self._layout = Layout(records[0])
         self._round += 1
         self._asked = set(names)
-        self._losses, self._rejected = [], {}
+        self._losses, self._rejected = {}, {}
         return True
 
     def _note(self, reply: Message) -> None:
@@ -122,7 +122,7 @@ class RecordingGrid(DelegatingGrid):
             return
         for name in ("train_loss", "train-loss", "loss"):
             if (loss := read_metric(reply.content, name)) is not None:
-                self._losses.append(loss)
+                self._losses[node] = loss
                 break
 
 

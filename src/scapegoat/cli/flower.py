@@ -1,0 +1,216 @@
+"""`scapegoat flower`: the audit of a live Flower federation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+DEFAULT_ROUNDS = 20
+DEFAULT_ATTACKS = ("gradient_ascent",)
+DEFAULT_DEFENSES = ("fedavg", "atm")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Flower federations: the audit of a live one.", no_args_is_help=True)
+    group.command("audit")(audit)
+    group.callback()(lambda: None)
+    app.add_typer(group, name="flower")
+
+
+def audit(
+    spec: Path | None = typer.Argument(
+        None, help="YAML spec of the built-in federation; without one, the defaults.", show_default=False
+    ),
+    app: Path | None = typer.Option(None, "--app", help="Folder of your own Flower app, audited in place of a spec."),
+    material: str | None = typer.Option(
+        None, "--material", help="package.module:function that gives the AuditMaterial of your app."
+    ),
+    attack: list[str] = typer.Option([], "--attack", help="An attack (repeat for several); default: gradient_ascent."),
+    defense: list[str] = typer.Option(
+        [], "--defense", help="With a spec: a rule (repeat for several); default: fedavg, atm."
+    ),
+    set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Override a key of the spec."),
+    run_config: list[str] = typer.Option(
+        [], "--run-config", metavar="KEY=VALUE", help="With --app: override a key of its configuration."
+    ),
+    nodes: int = typer.Option(10, "--nodes", min=2, help="With --app: SuperNodes to start, the last one hostile."),
+    hostile: int | None = typer.Option(None, "--hostile", help="With --app: the partition of the hostile node."),
+    stand_ins: int = typer.Option(8, "--stand-ins", min=0, help="With --app: honest updates that stand in for peers."),
+    seed: int = typer.Option(0, "--seed", min=0, help="With --app: the attacker's own seed."),
+    superlink: str | None = typer.Option(
+        None, "--superlink", metavar="HOST:PORT", help="With --app: join this SuperLink instead of starting one."
+    ),
+    root_certificates: Path | None = typer.Option(
+        None, "--root-certificates", help="With --superlink: PEM file to verify its TLS certificate."
+    ),
+    owned: bool = typer.Option(
+        False, "--i-own-this-federation", help="Declare that a SuperLink on another machine is yours to attack."
+    ),
+    side_by_side: bool = typer.Option(
+        False, "--side-by-side", help="With a spec: run the simulator on the same spec too."
+    ),
+    out: Path = typer.Option(Path("flower-audit"), "--out", help="Folder for the runs and the logs."),
+    report: Path | None = typer.Option(None, "--report", help="Write an HTML report of all runs in --out."),
+    root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
+    timeout: float = typer.Option(3600.0, "--timeout", min=1, help="Seconds that one run may take."),
+    round_timeout: float = typer.Option(
+        120.0, "--round-timeout", min=1, help="Seconds to wait for replies in a round."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print only the summaries, as JSON."),
+) -> None:
+    """Run a federation of real Flower processes with a hostile node and tell what it finds out.
+
+    Processes run on the loopback interface and are gone when the command ends. A SuperLink on another machine is joined
+    only with --i-own-this-federation.
+    """
+    from scapegoat.errors import InputError
+    from scapegoat.integrations.flower import require_flower
+
+    _consistent(app, material, spec, set_, defense, side_by_side, superlink, run_config)
+    require_flower()
+    from scapegoat.experiments.spec import describe
+    from scapegoat.integrations.flower import audit as live
+    from scapegoat.integrations.flower.live import live_spec
+    from scapegoat.integrations.flower.wrapper import run_config as parse_run_config
+
+    where = live.Where(superlink, root_certificates, owned)
+    if report is not None and not report.absolute().parent.is_dir():
+        raise InputError(f"--report {report}: is not a file in an existing folder")
+    results: list[dict[str, Any]] = []
+    if app is not None:
+        assert material is not None
+        overrides = parse_run_config(run_config)
+        for name in attack or DEFAULT_ATTACKS:
+            with _progress(f"{name}", None, as_json) as progress:
+                run = live.audit_app(
+                    app, material, _component(name), out, nodes=nodes, hostile=hostile, run_config=overrides,
+                    where=where, stand_ins=stand_ins, seed=seed, timeout=timeout, progress=progress,
+                )  # fmt: skip
+            results.append(run.summary)
+    else:
+        for plain in _specs(spec, set_, attack, defense):
+            checked = live_spec(plain)
+            what = f"{checked.attack.name} against {describe(checked.defense)}"
+            with _progress(what, checked.federation.rounds, as_json) as progress:
+                run = live.audit_spec(
+                    checked, out, root=root, timeout=timeout, round_timeout=round_timeout, progress=progress
+                )
+            results.append(run.summary)
+            if side_by_side:
+                from scapegoat.experiments import run as simulate
+
+                results.append(simulate(checked, store=out, root=root).summary)
+    if report is not None:
+        from scapegoat import report as reports
+
+        reports.write_html(reports.build(out), report)
+    if as_json:
+        print(json.dumps(results, indent=2))
+    else:
+        _print(results, out, report)
+
+
+def _consistent(
+    app: Path | None,
+    material: str | None,
+    spec: Path | None,
+    set_: list[str],
+    defense: list[str],
+    side_by_side: bool,
+    superlink: str | None,
+    run_config: list[str],
+) -> None:
+    """Options that belong to a spec are refused with an app, and the other way round."""
+    from scapegoat.errors import InputError
+
+    if app is not None:
+        if material is None:
+            raise InputError("--app: say with --material package.module:function whose membership is asked for")
+        given: dict[str, object] = {"SPEC": spec, "--set": set_, "--defense": defense, "--side-by-side": side_by_side}
+        if wrong := [name for name, value in given.items() if value]:
+            raise InputError(f"{wrong[0]}: belongs to a spec; an app of your own chooses its strategy itself")
+    else:
+        given = {"--material": material, "--superlink": superlink, "--run-config": run_config}
+        if wrong := [name for name, value in given.items() if value]:
+            raise InputError(f"{wrong[0]}: needs --app, the folder of a Flower app")
+
+
+def _component(text: str) -> Any:
+    """A name, or YAML such as `{name: atm, trim: 2}` or a list of stages."""
+    import yaml
+
+    from scapegoat.errors import InputError
+
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise InputError(f"{text!r}: is not YAML; write a name, or {{name: atm, trim: 2}}") from None
+
+
+def _specs(
+    path: Path | None, overrides: list[str], attacks: list[str], defenses: list[str]
+) -> Iterator[dict[str, Any]]:
+    """The spec with each attack and defense asked for, as plain values; knowledge is partial, as it is in real life."""
+    from scapegoat.errors import InputError
+    from scapegoat.experiments.spec import override_key, read_yaml
+
+    base = read_yaml(path) if path is not None else {"federation": {"rounds": DEFAULT_ROUNDS}}
+    if not isinstance(base, dict):
+        raise InputError(f"{path}: a mapping of keys is wanted, got {type(base).__name__}")
+    for override in overrides:
+        base = override_key(base, override)
+    own_attack, own_defense = base.get("attack"), base.get("defense")
+    for attack in [_component(a) for a in attacks] or [own_attack or DEFAULT_ATTACKS[0]]:
+        for defense in [_component(d) for d in defenses] or ([own_defense] if own_defense else list(DEFAULT_DEFENSES)):
+            chosen = {"name": attack} if isinstance(attack, str) else dict(attack)
+            if isinstance(own_attack, dict) and chosen.keys() == {"name"}:
+                chosen = {**{k: v for k, v in own_attack.items() if k in ("targets", "mask", "start_round")}, **chosen}
+            yield {**base, "attack": {"knowledge": "partial", **chosen}, "defense": defense}
+
+
+@contextlib.contextmanager
+def _progress(what: str, rounds: int | None, quiet: bool) -> Iterator[Callable[[int], None] | None]:
+    """A line on a terminal that counts the rounds; elsewhere nothing."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what}: starting the processes") as status:
+        yield lambda done: status.update(f"{what}: round {done}" + (f" of {rounds}" if rounds else ""))
+
+
+def _print(results: list[dict[str, Any]], out: Path, report: Path | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("attack", "defense", "where", "rounds", "best accuracy", "AUC", "hostile kept", "scapegoats", "test"):
+        table.add_column(name, justify="left" if name in ("attack", "defense", "where") else "right")
+    for summary in results:
+        membership, aggregation = summary["membership"], summary["aggregation"]
+        low, high = membership["accuracy_best_ci"]
+        test = summary["test_accuracy"]
+        table.add_row(
+            summary["attack"],
+            summary["defense"],
+            "live" if summary.get("live") else "simulated",
+            str(summary["rounds"]),
+            f"{membership['accuracy_best']:.3f} [{low:.3f}, {high:.3f}]",
+            f"{membership['auc']:.3f}",
+            f"{aggregation['malicious_kept_rate']:.2f}",
+            f"{aggregation['scapegoat_rate']:.2f}",
+            "-" if test is None else f"{test:.3f}",
+        )
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+    console.print(f"runs and logs are in {out}" + (f", the report in {report}" if report else ""), soft_wrap=True)
