@@ -108,6 +108,7 @@ def rows_of(table: pa.Table) -> Rows:
         flat[name].fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
         for name in ("malicious", "kept", "rejected")
     )
+    angle = _or_nan(flat.get("mean_angle"), count)
     # A round's sum over its own rows; reduceat would read the next round's first row where a round is empty.
     tally = np.concatenate([[0], np.cumsum(malicious & kept)])
     hostile_kept = np.repeat(tally[start[1:]] > tally[start[:-1]], np.diff(start))
@@ -119,7 +120,7 @@ def rows_of(table: pa.Table) -> Rows:
         kept=kept,
         rejected=rejected,
         scapegoat=~malicious & ~kept & ~rejected & hostile_kept,
-        angle=_or_nan(flat.get("mean_angle"), count),
+        angle=np.where((angle >= 0) & (angle <= np.pi + 1e-6), angle, np.nan).astype(np.float32),
         norm=_or_nan(flat.get("norm"), count),
     )
 

@@ -14,7 +14,6 @@ from scapegoat.report.measures import LEAKAGE, TEST_ACCURACY, Measure, number
 from scapegoat.report.model import Cell, Page, PaperFigure, RunDetail, Study
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS = ("png", "pdf", "svg")
@@ -79,7 +78,8 @@ def matrix_figure(study: Study, measure: Measure) -> Figure:
         for j, defense in enumerate(matrix.defenses):
             estimate = matrix.cells[attack, defense].measures.get(measure.key)
             values[i, j] = estimate.value if estimate is not None else np.nan
-    figure, axes = _new(0.95 * len(matrix.defenses) + 1.4, 0.5 * len(matrix.attacks) + 0.8)
+    figure = _new(0.95 * len(matrix.defenses) + 1.4, 0.5 * len(matrix.attacks) + 0.8)
+    axes = figure.axes[0]
     leak = measure is not TEST_ACCURACY
     top = measure.high if leak else max(float(np.nanmax(values, initial=0.0)), 1e-9)
     axes.imshow(values, cmap="Oranges" if leak else "Blues", vmin=measure.low, vmax=top, aspect="auto")
@@ -102,7 +102,7 @@ def matrix_figure(study: Study, measure: Measure) -> Figure:
 
 def cell_figure(cell: Cell, runs: Sequence[RunDetail]) -> Figure:
     """Curves by round and the ROC on log axes, a thin line a seed."""
-    figure, left = _new(6.6, 2.4, columns=2)
+    figure = _new(6.6, 2.4, columns=2)
     left, right = figure.axes
     for index, run in enumerate(runs):
         curves = run.curves
@@ -132,7 +132,7 @@ def paper_figure(found: PaperFigure) -> Figure:
     """Panels side by side as in the paper, error bars from the intervals, the paper's points hollow."""
     columns = max(1, min(3, len(found.panels)))
     rows = max(1, -(-len(found.panels) // columns))
-    figure, _ = _new(2.3 * columns + 0.3, 1.9 * rows + 0.4, rows, columns)
+    figure = _new(2.3 * columns + 0.3, 1.9 * rows + 0.4, rows, columns)
     labels = list(dict.fromkeys(line.label for panel in found.panels for line in panel.lines))
     for axes, panel in zip(figure.axes, found.panels, strict=False):
         for line in panel.lines:
@@ -166,7 +166,7 @@ def paper_figure(found: PaperFigure) -> Figure:
     return figure
 
 
-def _new(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Figure, Axes]:
+def _new(width: float, height: float, rows: int = 1, columns: int = 1) -> Figure:
     """A figure without pyplot: nothing global, no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -174,7 +174,7 @@ def _new(width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     figure.subplots(rows, columns)
-    return figure, figure.axes[0]
+    return figure
 
 
 def _undated(form: str) -> dict[str, Any]:

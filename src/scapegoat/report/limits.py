@@ -20,7 +20,7 @@ def of(page: Page) -> list[tuple[str, str]]:
         (
             "The best round is an oracle's choice",
             "Its accuracy is the highest over all rounds, picked with the membership truth in hand. No attacker can "
-            "pick it, and the highest of many noisy figures is too high: compare it between cells, not with one half. The "
+            "pick it, and the highest of many noisy figures is too high: compare it between cells, not with 0.5. The "
             "final round, AUC and TPR are figures of the model that is handed out.",
         )
     ]

@@ -181,12 +181,17 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer in plain words. `text` is the headline and the sentences together."""
+    """The answer in plain words. `text` is the headline and the sentences together.
+
+    `recommended` is None where no rule is good enough; `least` then still names the one that leaks least. `status` is
+    that rule's.
+    """
 
     headline: str
     sentences: tuple[str, ...]
     recommended: str | None
     status: Status
+    least: str | None = None
     baseline: Mapping[str, Estimate] = field(default_factory=dict)
     judgements: tuple[Judgement, ...] = ()
     caveats: tuple[str, ...] = ()

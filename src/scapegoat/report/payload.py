@@ -56,9 +56,7 @@ def _study(study: Study, stride: int) -> dict[str, Any]:
 
 def starting_cell(study: Study) -> tuple[str, str] | None:
     """The cell shown first: the worst attack on the rule that the verdict is about."""
-    judged = [j for j in study.verdict.judgements if j.excess is not None and j.worst_attack is not None]
-    chosen = study.verdict.of(study.verdict.recommended or "")
-    least = chosen or min(judged, key=lambda j: j.excess.value if j.excess else math.inf, default=None)
+    least = study.verdict.of(study.verdict.least or "")
     if least is not None and least.worst_attack is not None:
         return least.worst_attack, least.defense
     return next((key for key, cell in study.matrix.cells.items() if cell.measures), None)

@@ -204,7 +204,7 @@ def _ranges(study: Study) -> tuple[tuple[Range, ...], float, float, tuple[tuple[
                 left=place(_low(j)),
                 width=round(place(_high(j)) - place(_low(j)), 2),
                 point=place(j.excess.value),
-                cost="–" if points is None else f"{points:.0f}".replace("-0", "0"),
+                cost="–" if points is None else str(round(points)).replace("-", "−"),
                 recommended=j.defense == study.verdict.recommended,
             )
         )
@@ -234,7 +234,7 @@ def _tiles(study: Study) -> tuple[tuple[str, str, str, str], ...]:
     """The figures that the verdict turns on: name, figure, interval, what it is."""
     verdict, tiles = study.verdict, []
     plain = study.matrix.baseline[1] if study.matrix.baseline else "fedavg"
-    before, chosen = verdict.of(plain), verdict.of(verdict.recommended or "")
+    before, chosen = verdict.of(plain), verdict.of(verdict.least or "")
     if before is not None and "accuracy_best" in before.worst and before.worst_attack is not None:
         attack, accuracy = before.worst["accuracy_best"]
         tiles.append((f"{rule(plain)}, worst attack", number(accuracy.value), interval(accuracy), attack_name(attack)))
@@ -248,7 +248,14 @@ def _tiles(study: Study) -> tuple[tuple[str, str, str, str], ...]:
         )
         if chosen.cost is not None:
             points = round(chosen.cost.value * 100)
-            tiles.append(("Cost", str(max(points, 0)), "", f"point{'' if points == 1 else 's'} of test accuracy"))
+            tiles.append(
+                (
+                    f"Cost of {rule(chosen.defense)}",
+                    str(max(points, 0)),
+                    "",
+                    f"point{'' if points == 1 else 's'} of test accuracy",
+                )
+            )
     return tuple(tiles)
 
 

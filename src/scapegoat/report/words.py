@@ -50,6 +50,7 @@ def compose(found: Findings) -> Verdict:
         sentences=tuple(s for s in sentences if s),
         recommended=found.recommended,
         status=found.status,
+        least=found.choice.defense if found.choice is not None else None,
         baseline=dict(found.baseline),
         judgements=found.judgements,
         caveats=_caveats(found),
@@ -72,7 +73,7 @@ def _headline(found: Findings) -> str:
     if found.recommended is not None:
         return f"{name} is the best rule tried, but it is not shown to be enough."
     if found.status == "open":
-        return "No rule tried is good enough."
+        return f"No rule tried is good enough; {name} leaks least."
     return "These runs do not settle which rule to use."
 
 

@@ -175,10 +175,11 @@ function attachCursor(chart, xs, moved) {
     show(nearest(sx.invert(((event.clientX - box.left) / box.width) * chart.width)));
   });
   root.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -1e9, End: 1e9 }[event.key];
-    if (step === undefined) return;
+    const ends = { Home: 0, End: xs.length - 1 };
+    const steps = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10 };
+    if (!(event.key in ends) && !(event.key in steps)) return;
     event.preventDefault();
-    show(index < 0 ? (step > 0 ? 0 : xs.length - 1) : index + step);
+    show(event.key in ends ? ends[event.key] : index + steps[event.key]);
   });
   return { show };
 }

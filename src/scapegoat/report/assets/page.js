@@ -42,7 +42,13 @@
     });
     $("pick-attack").value = row;
     $("pick-defense").value = column;
-    if (remember) history.replaceState(null, "", `#${state.study}/${row}/${column}`);
+    if (remember) {
+      try {
+        history.replaceState(null, "", `#${state.study}/${row}/${column}`);
+      } catch (error) {
+        // Inside a notebook's frame there is no address to keep.
+      }
+    }
     drawDetail();
   }
 
