@@ -87,6 +87,11 @@ def test_overrides_reach_nested_keys_and_a_new_name_drops_the_old_options():
     assert (spec.defense.trim, spec.federation.rounds, spec.federation.server.lr) == (2, 7, 1e-3)
 
 
+def test_an_override_of_an_option_applies_to_the_default_component():
+    spec = parse({}, ["attack.targets=100", "federation.local.name=epochs", "federation.local.epochs=3"])
+    assert (spec.attack.name, spec.attack.targets, spec.federation.local.epochs) == ("fedpoisonmia", 100, 3)
+
+
 @pytest.mark.parametrize("override", ["federation.rounds", "=3", "a..b=3", "seed=[1"])
 def test_a_malformed_override_is_refused(override):
     with pytest.raises(InputError, match="--set"):

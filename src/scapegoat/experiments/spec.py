@@ -35,6 +35,17 @@ from scapegoat.registry import Component, first_problem
 # Part of every hash: raised when the same spec would give other numbers than before.
 NUMBERS_VERSION = 1
 
+# What an override such as `attack.targets=100` is about where the spec names no component.
+_DEFAULT_NAMES = {
+    "data": "hospital",
+    "model": "mlp",
+    "attack": "fedpoisonmia",
+    "defense": "fedavg",
+    "federation.partition": "iid",
+    "federation.local": "gradient",
+    "federation.schedule": "sync",
+}
+
 _written = PlainSerializer(lambda component: component.canonical())
 
 
@@ -53,17 +64,17 @@ class Spec(BaseModel):
 
     seed: Annotated[int, Field(ge=0)] = 0
     data: Annotated[DataSpec, PlainValidator(data_sets.parse), _written] = Field(
-        default_factory=lambda: data_sets.get("hospital")
+        default_factory=lambda: data_sets.get(_DEFAULT_NAMES["data"])
     )
     model: Annotated[ModelSpec, PlainValidator(models.parse), _written] = Field(
-        default_factory=lambda: models.get("mlp")
+        default_factory=lambda: models.get(_DEFAULT_NAMES["model"])
     )
     federation: FederationSetting = FederationSetting()
     attack: Annotated[Attack, PlainValidator(attacks.parse), _written] = Field(
-        default_factory=lambda: attacks.get("fedpoisonmia")
+        default_factory=lambda: attacks.get(_DEFAULT_NAMES["attack"])
     )
     defense: Annotated[Rule, PlainValidator(aggregation.parse), _written] = Field(
-        default_factory=lambda: aggregation.get("fedavg")
+        default_factory=lambda: aggregation.get(_DEFAULT_NAMES["defense"])
     )
     evaluation: Evaluation = Evaluation()
     threads: Annotated[int, Field(ge=1)] = 1
@@ -156,8 +167,8 @@ def override_key(plain: dict[str, Any], override: str) -> dict[str, Any]:
         raise InputError(f"--set {override!r}: the value is not YAML") from None
     result = dict(plain)
     node = result
-    for part in parts[:-1]:
-        inner = node.get(part)
+    for depth, part in enumerate(parts[:-1]):
+        inner = node.get(part, _DEFAULT_NAMES.get(".".join(parts[: depth + 1])))
         if isinstance(inner, str):
             inner = {"name": inner}
         node[part] = dict(inner) if isinstance(inner, Mapping) else {}
