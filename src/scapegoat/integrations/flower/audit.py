@@ -150,7 +150,7 @@ def audit_app(
     if not 0 <= hostile < nodes:
         raise InputError(f"--hostile {hostile}: a partition between 0 and {nodes - 1} is wanted")
     with _importable(app):
-        material = load_material(material_path)
+        material = load_material(material_path, nodes)
         written = _app_spec(project, material, chosen, nodes, dict(run_config or {}), seed, stand_ins, where)
         directory = _fresh(out, written)
         configuration = write_hostile(

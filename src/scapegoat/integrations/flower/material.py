@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import pkgutil
 from collections.abc import Callable
@@ -74,9 +75,11 @@ def resolve(path: str, what: str) -> Any:
     return found
 
 
-def load_material(path: str) -> AuditMaterial:
-    """The material that `package.module:function` gives."""
-    made = resolve(path, "material")()
+def load_material(path: str, nodes: int) -> AuditMaterial:
+    """The material that `package.module:function` gives; `nodes`, the size of the federation, if it asks for it."""
+    function = resolve(path, "material")
+    wanted = inspect.signature(function).parameters
+    made = function(**({"nodes": nodes} if "nodes" in wanted else {}))
     if not isinstance(made, AuditMaterial):
         raise InputError(f"material {path!r}: returned {type(made).__name__}, not an AuditMaterial")
     return made

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.errors import RunError
-from scapegoat.integrations.flower.warm import write_shim
+from scapegoat.integrations.flower.warm import write_shims
 
 LOOPBACK = "127.0.0.1"
 CONNECTION = "scapegoat"
@@ -99,12 +99,9 @@ class LiveFederation:
         here.append(str(Path(sys.executable).parent))
         return {
             **os.environ,
+            **quiet(self.directory / "flwr"),
             "OMP_NUM_THREADS": "1",
             "PATH": os.pathsep.join([*here, os.environ.get("PATH", "")]),
-            "FLWR_HOME": str(self.directory / "flwr"),
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
             "NO_PROXY": f"{LOOPBACK},localhost",
             "no_proxy": f"{LOOPBACK},localhost",
@@ -140,7 +137,7 @@ class LiveFederation:
         process = self.spawn("warm", [sys.executable, "-m", "scapegoat.integrations.flower.warm", str(path)])
         if not self._wait(process, path.exists):
             raise RunError(f"the server for ClientApp processes did not start; {process.ending()}")
-        write_shim(self._shims, path)
+        write_shims(self._shims, path)
 
     def _start_superlink(self) -> str:
         for _ in range(_ATTEMPTS):
@@ -264,6 +261,16 @@ class LiveFederation:
                 if mark in entry.read_bytes().split(b"\0"):
                     found.append(int(entry.parent.name))
         return [pid for pid in found if pid != os.getpid()]
+
+
+def quiet(home: Path) -> dict[str, str]:
+    """Flower without telemetry, update checks and installations, with its files in `home`."""
+    return {
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    }
 
 
 def free_port() -> int:

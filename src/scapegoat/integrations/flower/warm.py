@@ -1,8 +1,9 @@
 """ClientApp processes that start in no time: forked from one that has torch and Flower imported already.
 
-Flower starts a process for every message to a node, and importing torch takes longer than most rounds. A command of
-the same name (`flwr-clientapp`), first on the path of the SuperNodes, asks a server here to fork instead. Each task is
-still a process of its own, with the arguments, environment, folder and output that Flower gave it.
+Flower starts a process for every message to a node, and importing torch takes longer than most rounds. Commands of the
+same names (`flwr-clientapp`, and `flower-superexec` that starts it), first on the path of the SuperNodes, ask a server
+here to fork instead. Each is still a process of its own, with the arguments, environment, folder and output that Flower
+gave it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-COMMAND = "flwr-clientapp"
+COMMANDS = ("flwr-clientapp", "flower-superexec")
 PRELOADED = (
     "torch",
     "numpy",
     "flwr.clientapp",
     "flwr.supernode.runtime.run_clientapp",
+    "flwr.supercore.superexec.run_superexec",
     "scapegoat.integrations.flower.hostile",
     "scapegoat.integrations.flower.live",
 )
@@ -36,27 +38,30 @@ try:
 except OSError:
     os.execv({command!r}, [{command!r}, *sys.argv[1:]])
 socket.send_fds(server, [b"?"], [1, 2])
-server.sendall(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode())
+server.sendall(json.dumps([{name!r}, sys.argv[1:], dict(os.environ), os.getcwd()]).encode())
 server.shutdown(socket.SHUT_WR)
 answer = server.recv(1)
 sys.exit(answer[0] if answer else 1)
 """
 
 
-def write_shim(directory: Path, path: Path) -> None:
-    """Put a `flwr-clientapp` into `directory` that asks the server at the socket `path`."""
-    command = Path(sys.executable).with_name(COMMAND)
-    shim = directory / COMMAND
-    shim.write_text(_SHIM.format(python=sys.executable, path=str(path), command=str(command)), encoding="utf-8")
-    shim.chmod(0o755)
+def write_shims(directory: Path, path: Path) -> None:
+    """Put commands into `directory` that ask the server at the socket `path`."""
+    for name in COMMANDS:
+        command = str(Path(sys.executable).with_name(name))
+        shim = directory / name
+        shim.write_text(
+            _SHIM.format(python=sys.executable, path=str(path), command=command, name=name), encoding="utf-8"
+        )
+        shim.chmod(0o755)
 
 
 def serve(path: Path) -> None:
-    """Fork a ClientApp process for every request on the socket, until killed."""
+    """Fork a process for every request on the socket, until killed."""
     for module in PRELOADED:
         importlib.import_module(module)
-    (entry,) = importlib.metadata.entry_points(group="console_scripts", name=COMMAND)
-    run = entry.load()
+    scripts = importlib.metadata.entry_points(group="console_scripts")
+    mains = {name: scripts[name].load() for name in COMMANDS}
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # finished children leave nothing behind
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -65,11 +70,11 @@ def serve(path: Path) -> None:
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                _task(connection, run)
+                _task(connection, mains)
             connection.close()
 
 
-def _task(connection: socket.socket, run: Any) -> None:
+def _task(connection: socket.socket, mains: dict[str, Any]) -> None:
     """In the child: become the process that Flower wanted, and never return."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     code = 1
@@ -78,16 +83,16 @@ def _task(connection: socket.socket, run: Any) -> None:
         request = b""
         while part := connection.recv(65536):
             request += part
-        arguments, environment, folder = json.loads(request)
+        name, arguments, environment, folder = json.loads(request)
         for target, descriptor in zip((1, 2), descriptors, strict=True):
             os.dup2(descriptor, target)
             os.close(descriptor)
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
-        sys.argv = [COMMAND, *arguments]
+        sys.argv = [name, *arguments]
         _reseed()
-        run()
+        mains[name]()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)

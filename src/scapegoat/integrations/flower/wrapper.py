@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.errors import InputError
+from scapegoat.integrations.flower.processes import quiet
 from scapegoat.integrations.flower.records import ReplyKind
 
 PACKAGE = "scapegoat_audit"
@@ -143,7 +145,9 @@ def _bundle(app: Path, directory: Path) -> Path:
     """Flower's own bundle of the app: exactly the files that it would ship."""
     directory.mkdir(parents=True)
     command = [str(Path(sys.executable).with_name("flwr")), "build", "--app", str(app.resolve())]
-    built = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=120)
+    built = subprocess.run(
+        command, cwd=directory, env={**os.environ, **quiet(directory)}, capture_output=True, text=True, check=False
+    )
     bundles = list(directory.glob("*.fab"))
     if built.returncode != 0 or len(bundles) != 1:
         said = " ".join((built.stderr + built.stdout).split())

@@ -1,0 +1,1 @@
+"""Hospitals that train a classifier together."""

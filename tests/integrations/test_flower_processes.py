@@ -1,0 +1,204 @@
+"""Federations of real processes that talk over the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+import scapegoat as sg
+from scapegoat.errors import InputError, RunError
+from scapegoat.experiments import RunStore
+from scapegoat.integrations.flower.audit import Where, audit_app, audit_spec, is_loopback
+from scapegoat.integrations.flower.processes import LiveFederation
+from scapegoat.integrations.flower.wrapper import read_app, run_config, wrap_app
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parent.parent / "examples" / "flower"
+
+BEHAVIOURS = ("honest", "honest", "nan", "wrong shape", "hundredfold", "late", "killed")
+
+
+def still_running(mark: str) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"SCAPEGOAT_FEDERATION={mark}".encode() in entry.read_bytes():
+                found.append(int(entry.parent.name))
+        except OSError:
+            continue
+    return [pid for pid in found if Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"]
+
+
+def test_training_goes_on_whatever_single_nodes_do_and_the_log_names_them(tmp_path):
+    result = tmp_path / "result.json"
+    nodes = [
+        {"partition-id": i, "behaviour": behaviour, "folder": str(tmp_path)} for i, behaviour in enumerate(BEHAVIOURS)
+    ]
+    app = wrap_app(HERE / "faulty-app", tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", {"result": str(result)})
+    with LiveFederation(tmp_path / "live", nodes) as federation:
+        names = dict(zip(federation.node_ids, BEHAVIOURS, strict=True))
+        victim = next(c for c in federation.children if c.name == f"node-{BEHAVIOURS.index('killed')}")
+
+        def kill() -> None:
+            if (tmp_path / "training").exists() and victim.running:
+                os.killpg(victim.popen.pid, signal.SIGKILL)
+                victim.popen.wait()
+
+        log = federation.run_app(app, 180, kill).read_text()
+        mark = federation._mark
+    assert not still_running(mark)
+    told = json.loads(result.read_text())
+    assert told["value"] == 3.0
+    history = told["history"]
+    for report in history:
+        aside = {names[int(node)]: reason for node, reason in report["set_aside"].items()}
+        assert set(aside) == {"nan", "wrong shape", "hundredfold"}
+        assert "NaN" in aside["nan"]
+        assert "shape" in aside["wrong shape"]
+        assert "bytes" in aside["hundredfold"]
+        assert [names[node] for node in report["nodes"]].count("honest") == 2
+    assert sorted(names[node] for node in history[0]["silent"]) == ["killed", "late"]
+    assert all("killed" not in [names[node] for node in report["nodes"]] for report in history)
+    assert "late" in [names[node] for node in history[2]["nodes"]]
+    assert "came too late" in log
+    for node, behaviour in names.items():
+        if behaviour != "honest":
+            assert f"node {node}" in log
+
+
+def test_a_live_federation_finds_what_the_simulator_finds(tmp_path):
+    """The same spec gives the same rows, the same rule's choices and the same scores, process by process."""
+    spec = {
+        "data": {"name": "hospital", "records": 1200, "features": 60, "classes": 8, "validation": 50},
+        "model": {"name": "mlp", "hidden": [16]},
+        "federation": {"clients": 5, "malicious": 1, "fraction": 0.8, "rounds": 3, "batch_size": 32},
+        "attack": {"name": "gradient_ascent", "targets": 60, "mask": 40},
+        "defense": {"name": "memory_atm", "trim": 1},
+    }
+    live = audit_spec(spec, tmp_path, timeout=180)
+    simulated = sg.run(spec)
+    ours, theirs = live.targets.to_pydict(), simulated.targets.to_pydict()
+    for column in ("record", "label", "wrong_label", "member", "client"):
+        assert ours[column] == theirs[column]
+    np.testing.assert_allclose(ours["score_final"], theirs["score_final"], rtol=1e-4, atol=1e-5)
+    ours, theirs = live.rounds.to_pydict(), simulated.rounds.to_pydict()
+    for column in ("round", "clients", "malicious", "kept", "rejected"):
+        assert ours[column] == theirs[column]
+    np.testing.assert_allclose(np.concatenate(ours["norm"]), np.concatenate(theirs["norm"]), rtol=1e-3)
+    np.testing.assert_allclose(ours["loss"], theirs["loss"], rtol=1e-4)
+    assert live.summary["test_accuracy"] == pytest.approx(simulated.summary["test_accuracy"])
+    assert live.summary["membership"]["auc"] == pytest.approx(simulated.summary["membership"]["auc"], abs=1e-3)
+    assert RunStore(tmp_path).finished() == [live.summary["spec_hash"]]
+    sg.report.write_html(sg.report.build(tmp_path), tmp_path / "report.html")
+    assert "gradient_ascent" in (tmp_path / "report.html").read_text()
+
+
+def test_a_users_app_is_audited_as_it_is(tmp_path):
+    before = {path: path.read_bytes() for path in EXAMPLE.rglob("*.py")}
+    run = audit_app(
+        EXAMPLE,
+        "hospital_federation.audit:material",
+        {"name": "fedpoisonmia"},
+        tmp_path,
+        nodes=4,
+        run_config={"num-server-rounds": 2, "strategy": "AngularTrimmedMean"},
+        timeout=180,
+    )
+    assert {path: path.read_bytes() for path in EXAMPLE.rglob("*.py")} == before
+    assert run.summary["rounds"] == 2
+    assert run.summary["membership"]["observed_rounds"] == 2
+    rows = run.rounds.to_pylist()
+    for row in rows:
+        assert row["clients"].count(3) == 1
+        assert [c for c, hostile in zip(row["clients"], row["malicious"], strict=True) if hostile] == [3]
+        assert sum(row["kept"]) == 2
+        assert dict(row["attack_notes"])["norm_ratio"] == pytest.approx(1.0, abs=0.5)
+    assert 0 <= run.summary["test_accuracy"] <= 1
+    assert run.summary["defense"] == "AngularTrimmedMean"
+
+
+def test_a_federation_that_is_stopped_leaves_no_process_behind(tmp_path):
+    """SIGTERM in the middle of an audit ends every process that it started."""
+    script = textwrap.dedent(
+        f"""
+        import sys
+        from scapegoat.cli import main
+        main(["flower", "audit", "--set", "federation.clients=3", "--set", "federation.fraction=1.0",
+              "--defense", "fedavg", "--out", {str(tmp_path)!r}, "--timeout", "120"])
+        """
+    )
+    child = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, start_new_session=True)
+    deadline = time.monotonic() + 90
+    while not list(tmp_path.glob("live/*/logs/run.log")) and time.monotonic() < deadline:
+        assert child.poll() is None, child.stderr.read().decode()
+        time.sleep(0.2)
+    environment = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+    mark = next(
+        part.split("=")[1]
+        for part in Path(f"/proc/{environment[0]}/environ").read_bytes().decode().split("\0")
+        if part.startswith("SCAPEGOAT_FEDERATION=")
+    )
+    assert still_running(mark)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(timeout=40) == 130
+    deadline = time.monotonic() + 5
+    while still_running(mark) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not still_running(mark)
+
+
+def test_only_loopback_needs_no_declaration():
+    assert is_loopback("127.0.0.1")
+    assert is_loopback("localhost")
+    assert is_loopback("::1")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("10.1.2.3")
+    assert not is_loopback("a name that does not exist")
+    Where("127.0.0.1:9092")
+    Where("10.1.2.3:9092", owned=True)
+    with pytest.raises(InputError, match="--i-own-this-federation"):
+        Where("10.1.2.3:9092")
+    with pytest.raises(InputError, match="host:port"):
+        Where("10.1.2.3", owned=True)
+
+
+def test_a_federation_that_does_not_start_says_what_its_process_said(tmp_path):
+    with (
+        pytest.raises(RunError, match=r"logs/superlink\.log"),
+        LiveFederation(tmp_path, [], environment={"PYTHONHOME": "/nowhere"}, warm=False),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (None, "cannot be read"),
+        ("x = = 1", "is not TOML"),
+        ("[project]\nname = 'x'", "components.serverapp is missing"),
+    ],
+)
+def test_a_folder_that_is_no_app_is_refused(tmp_path, text, complaint):
+    if text is not None:
+        (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(InputError, match=complaint):
+        read_app(tmp_path)
+
+
+def test_run_configuration_is_read_as_toml_and_unknown_keys_are_refused(tmp_path):
+    assert run_config(["a=1", "b.c=true", "d=hello", 'e="x y"']) == {"a": 1, "b.c": True, "d": "hello", "e": "x y"}
+    with pytest.raises(InputError, match="key=value"):
+        run_config(["oops"])
+    with pytest.raises(InputError, match="no such key"):
+        wrap_app(EXAMPLE, tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", {"no-such": 1})
