@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scapegoat import report
-from scapegoat.report.payload import BUDGET, starting_cell, stride_for, to_json
+from scapegoat.report.model import Rows
+from scapegoat.report.payload import BUDGET, relative_norm, starting_cell, stride_for, to_json
 from tests.report import synthetic
 
 
@@ -92,3 +93,21 @@ def test_numbers_that_json_cannot_hold_become_null(tmp_path: Path) -> None:
     assert "NaN" not in packed
     assert "Infinity" not in packed
     assert run_of(json.loads(packed), page, "passive", "fedavg")["exposed"][0][4] is None
+
+
+def test_lengths_are_relative_to_the_well_formed_rows_of_their_round() -> None:
+    nan = float("nan")
+    rows = Rows(
+        round=np.arange(4),
+        start=np.array([0, 3, 3, 5, 7]),  # the second round is empty, the last has no usable row
+        client=np.arange(7),
+        malicious=np.zeros(7, dtype=bool),
+        kept=np.ones(7, dtype=bool),
+        rejected=np.array([False, False, True, False, False, True, False]),
+        scapegoat=np.zeros(7, dtype=bool),
+        angle=np.zeros(7, dtype=np.float32),
+        norm=np.array([1.0, 2.0, 1e30, 3.0, 0.0, 5.0, nan], dtype=np.float32),
+    )
+    packed = relative_norm(rows)
+    ratio = np.where(packed == 65535, np.nan, 2.0 ** ((packed - 32768) / 2000))
+    np.testing.assert_allclose(ratio, [1 / 1.5, 2 / 1.5, nan, 1.0, nan, nan, nan], rtol=1e-3)

@@ -143,21 +143,25 @@ def _rows(rows: Rows, stride: int) -> dict[str, str]:
         if rows.client.max(initial=0) < _ABSENT
         else _pack(rows.client[pick], "<u4"),
         "angle": _pack(np.round(angle[pick]), "<u2"),
-        "norm": _pack(_relative_norm(rows)[pick], "<u2"),
+        "norm": _pack(relative_norm(rows)[pick], "<u2"),
         "flags": _pack(flags[pick], "u1"),
     }
 
 
-def _relative_norm(rows: Rows) -> np.ndarray:
+def relative_norm(rows: Rows) -> np.ndarray:
     """Length over the round's median length (well-formed rows), on a log scale around 32,768; 65,535 if unknown."""
     relative = np.full(len(rows.norm), float(_ABSENT))
-    for begin, end in zip(rows.start[:-1], rows.start[1:], strict=True):
-        norms = rows.norm[begin:end].astype(np.float64)
-        usable = np.isfinite(norms) & (norms > 0) & ~rows.rejected[begin:end]
-        if not usable.any():
-            continue
-        logs = np.log2(np.where(usable, norms, 1.0) / np.median(norms[usable]))
-        relative[begin:end] = np.where(usable, np.clip(np.round(32768 + _NORM_SCALE * logs), 0, _ABSENT - 1), _ABSENT)
+    counts = np.diff(rows.start)
+    for count in np.unique(counts[counts > 0]):
+        at = rows.start[:-1][counts == count][:, None] + np.arange(count)
+        norms = rows.norm[at].astype(np.float64)
+        usable = np.isfinite(norms) & (norms > 0) & ~rows.rejected[at]
+        there = usable.any(axis=1)
+        at, norms, usable = at[there], norms[there], usable[there]
+        median = np.nanmedian(np.where(usable, norms, np.nan), axis=1, keepdims=True)
+        logs = np.log2(np.where(usable, norms, median) / median)
+        packed = np.clip(np.round(32768 + _NORM_SCALE * logs), 0, _ABSENT - 1)
+        relative[at] = np.where(usable, packed, _ABSENT)
     return relative
 
 

@@ -14,9 +14,9 @@ from scapegoat.report.words import attack_name, rule
 
 STEPS = 11
 STATUS = {
-    "closed": ("closed", "No attack tried gains on watching by more than the tolerance."),
-    "unclear": ("not shown", "Neither a leak beyond watching nor its absence is shown."),
-    "open": ("open", "Some attack demonstrably learns more than watching gives."),
+    "closed": ("closed", "No attack tried gains by more than the tolerance."),
+    "unclear": ("not shown", "Neither a leak nor its absence is shown."),
+    "open": ("open", "Some attack demonstrably learns more."),
     "unjudged": ("not judged", "Some attack has no run."),
 }
 
@@ -30,7 +30,6 @@ class Value:
     interval: str
     step: int
     above: bool
-    spoken: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,7 @@ class StudyView:
     watching: dict[str, tuple[str, float]]
     runs: tuple[tuple[str, str, RunDetail], ...]
     status: str
+    reference: str
 
 
 def study(study: Study, index: int) -> StudyView:
@@ -110,6 +110,7 @@ def study(study: Study, index: int) -> StudyView:
         },
         runs=tuple((c.attack, c.defense, run) for c in study.matrix.cells.values() for run in c.runs),
         status=STATUS[study.verdict.status][0],
+        reference="merely watching" if study.verdict.baseline else "guessing",
     )
 
 
@@ -160,16 +161,12 @@ def _extreme(column: Sequence[Cell], measure: Measure, highest: bool) -> Estimat
 
 def _value(measure: Measure, estimate: Estimate, above: bool = False) -> Value:
     bounds = interval(estimate)
-    spoken = f"{measure.label} {number(estimate.value)}" + (
-        f", interval {bounds[1:-1].replace(', ', ' to ')}" if bounds else ""
-    )
     return Value(
         measure=measure.key,
         text=number(estimate.value),
         interval=bounds,
         step=round(_share(estimate.value, measure) * (STEPS - 1)),
         above=above,
-        spoken=spoken + (", demonstrably above watching" if above else ""),
     )
 
 
