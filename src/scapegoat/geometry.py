@@ -104,9 +104,9 @@ def angles(gram_matrix: Tensor) -> Tensor:
 
 
 def mean_angles(matrix: Tensor) -> Tensor:
-    """Mean angle [n] of each row to the n - 1 others (0 for a single row), from a Gram matrix or from its angles.
+    """Mean angle [n] of each row to the n - 1 others (0 for a single row), from a Gram matrix.
 
-    The two cannot be confused: angles have a zero diagonal, a Gram matrix only if it is zero everywhere.
+    Angles (a zero diagonal, and not zero everywhere) are taken as they are.
     """
     n = matrix.shape[0]
     theta = matrix if bool((matrix.diagonal() == 0).all()) and bool(matrix.any()) else angles(matrix)

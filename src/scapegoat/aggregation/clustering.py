@@ -7,13 +7,19 @@ from torch import Tensor
 
 
 def hdbscan(
-    points: Tensor, *, distances: bool, min_cluster_size: int, min_samples: int | None = None, single: bool = False
+    points: Tensor,
+    keys: Tensor,
+    *,
+    distances: bool,
+    min_cluster_size: int,
+    min_samples: int | None = None,
+    single: bool = False,
 ) -> Tensor:
     """Cluster labels [n]; -1 for points in no cluster.
 
     `points` are coordinates [n, k], or with `distances` a matrix [n, n]. `min_samples` is `min_cluster_size` unless
     given; both are lowered to n if need be, and fewer than three points are one cluster. `single` allows one cluster of
-    all.
+    all. Equal distances are resolved in the order of `keys` [n], so that the order of the rows does not matter.
     """
     n = len(points)
     if n < 3:
@@ -27,4 +33,8 @@ def hdbscan(
         allow_single_cluster=single,
         copy=True,
     )
-    return torch.from_numpy(model.fit_predict(points.double().numpy())).to(torch.int64)
+    order = keys.argsort(stable=True)
+    ordered = points[order][:, order] if distances else points[order]
+    labels = torch.empty(n, dtype=torch.int64)
+    labels[order] = torch.from_numpy(model.fit_predict(ordered.double().numpy())).to(torch.int64)
+    return labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -52,18 +53,19 @@ def deepsight(
     energies = weight.abs().sum(2) + (0 if bias is None else bias.abs())
     neups, suspect = _normalized_energies(energies)
     directions = weight.flatten(1) if bias is None else bias
+    cluster = functools.partial(hdbscan, keys=stack.norms(), min_cluster_size=min_cluster_size)
     votes = [
-        _apart(hdbscan(_cosine_distances(directions), distances=True, min_cluster_size=min_cluster_size)),
-        _apart(hdbscan(neups, distances=False, min_cluster_size=min_cluster_size)),
+        _apart(cluster(_cosine_distances(directions), distances=True)),
+        _apart(cluster(neups, distances=False)),
     ]
     if probe is not None:
         by_seed = [
-            _apart(hdbscan(differences, distances=False, min_cluster_size=min_cluster_size))
+            _apart(cluster(differences, distances=False))
             for differences in division_differences(stack, probe, first_seed)
         ]
         votes.append(torch.stack(by_seed).mean(0))
     together = torch.stack(votes).mean(0)
-    clusters = hdbscan(together, distances=True, min_cluster_size=min_cluster_size, single=True)
+    clusters = cluster(together, distances=True, single=True)
     kept = _accepted(clusters, suspect, suspects)
     changed, bound = clipped(stack)
     notes = {"clip": bound, "suspects": float(suspect.sum()), "division_differences": float(probe is not None)}

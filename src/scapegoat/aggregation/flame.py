@@ -25,7 +25,7 @@ def flame(stack: Stack, noise: float = 0.001, generator: torch.Generator | None 
     """
     n = len(stack)
     distance = (1 - geometry.angles(stack.gram()).cos()).fill_diagonal_(0)
-    labels = hdbscan(distance, distances=True, min_cluster_size=n // 2 + 1, min_samples=1, single=True)
+    labels = hdbscan(distance, stack.norms(), distances=True, min_cluster_size=n // 2 + 1, min_samples=1, single=True)
     kept = labels >= 0
     if not bool(kept.any()):
         kept = torch.ones(n, dtype=torch.bool)

@@ -45,5 +45,5 @@ class FLTrust(Rule):
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The trusted mean."""
         if context.root_update is None:
-            raise InputError("fltrust needs root data: the server's own update (context.root_update) is missing")
+            raise InputError("fltrust needs root data of the server's own: context.root_update is missing")
         return fltrust(stack, context.root_update())

@@ -1,0 +1,103 @@
+"""Options are checked before a run, with one line that names the key, the value and what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from scapegoat.aggregation import atm, get, registry, trim_count, trimmed_mean
+from scapegoat.errors import OptionError
+from tests.aggregation.inputs import make
+
+PAPER = {"fedavg", "median", "trimmed_mean", "atm", "dp", "top_k", "multi_krum", "fang", "deepsight"}
+BEYOND = {
+    "krum",
+    "geometric_median",
+    "norm_clipping",
+    "bulyan",
+    "flame",
+    "fltrust",
+    "clipped_atm",
+    "memory_atm",
+}
+
+
+def test_the_rules_there_are() -> None:
+    assert set(registry.names()) >= PAPER | BEYOND
+    assert all(cls.__doc__ for _, cls in registry.classes())
+
+
+@pytest.mark.parametrize(
+    ("trim", "n", "b"), [(1, 8, 1), (3, 7, 3), (0.1, 8, 1), (0.1, 50, 5), (0.25, 8, 2), (0.4, 9, 4)]
+)
+def test_a_trim_is_a_number_or_a_fraction(trim: float, n: int, b: int) -> None:
+    assert trim_count(trim, n) == b
+    assert int(atm(make(0, n, 20), trim).kept.sum()) == n - 2 * b
+    get("atm", trim=trim).check(n)
+
+
+@pytest.mark.parametrize("trim", [0, -1, 0.5, 0.9, 1.5, True, "1", float("nan"), float("inf"), None])
+@pytest.mark.parametrize("name", ["atm", "clipped_atm", "memory_atm", "trimmed_mean"])
+def test_anything_else_is_refused(name: str, trim: object) -> None:
+    with pytest.raises(OptionError, match=r"^trim: .*a whole number from 1, or a fraction between 0 and 0\.5"):
+        get(name, trim=trim)
+    with pytest.raises(OptionError):
+        trimmed_mean(make(0, 5, 20), trim)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "enough", "says"),
+    [
+        ("atm", {"trim": 3}, 7, "trim: 3 is too many for 6 updates a step: 2b < n is wanted, at most 2"),
+        ("trimmed_mean", {"trim": 1}, 3, "trim: 1 is too many for 2 updates a step: 2b < n is wanted, no trim"),
+        (
+            "krum",
+            {"malicious": 2},
+            5,
+            "malicious: 2 is too many for 4 updates a step: Krum with n-f-2 wants at least 5",
+        ),
+        ("multi_krum", {"malicious": 2, "neighbours": "n-f-1"}, 4, "malicious: 2 is too many for 3 updates a step"),
+        ("bulyan", {"malicious": 2}, 11, "Bulyan (n >= 4f + 3) wants at least 11"),
+        ("fang", {"malicious": 2}, 5, "malicious: 2 is too many for 4 updates a step: both may drop 4"),
+    ],
+)
+def test_too_few_updates_a_step(name: str, options: dict[str, object], enough: int, says: str) -> None:
+    rule = get(name, **options)
+    rule.check(enough)
+    with pytest.raises(OptionError) as caught:
+        rule.check(enough - 1)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("dp", {"sigma": -1}),
+        ("dp", {"clip": 0}),
+        ("dp", {"delta": 1.0}),
+        ("top_k", {"fraction": 0}),
+        ("memory_atm", {"beta": 1.0}),
+        ("multi_krum", {"select": 0}),
+        ("multi_krum", {"select": 1.5}),
+        ("fang", {"method": "all"}),
+        ("deepsight", {"min_cluster_size": 1}),
+        ("norm_clipping", {"norm": float("inf")}),
+        ("median", {"trim": 1}),
+    ],
+)
+def test_wrong_options_name_their_key(name: str, options: dict[str, object]) -> None:
+    with pytest.raises(OptionError) as caught:
+        get(name, **options)
+    assert str(caught.value).startswith(next(iter(options)))
+
+
+def test_a_live_round_with_too_few_updates_trims_what_it_can() -> None:
+    """A spec is checked beforehand; a round in which clients drop out must go on."""
+    assert atm(make(0, 4, 20), trim=3).notes == {"trim": 1}
+    assert atm(make(0, 1, 20)).kept.tolist() == [True]
+
+
+def test_canonical_options_read_back() -> None:
+    for name in registry.names():
+        rule = get(name)
+        assert registry.parse(rule.canonical()) == rule

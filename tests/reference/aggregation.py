@@ -1,0 +1,235 @@
+"""Aggregation rules as their papers write them: float64, one loop a line of pseudo-code, nothing clever.
+
+Each takes the rows as a list of NumPy float64 vectors and gives (update, kept), kept being the set of rows that
+entered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Answer = tuple[Vector, set[int]]
+
+
+def dot(x: Vector, y: Vector) -> float:
+    return math.fsum(float(a) * float(b) for a, b in zip(x, y, strict=True))
+
+
+def norm(x: Vector) -> float:
+    return math.sqrt(dot(x, x))
+
+
+def angle(x: Vector, y: Vector) -> float:
+    """The angle between two vectors; for nearly parallel ones from their difference, where arccos is blind."""
+    if norm(x) == 0 or norm(y) == 0:
+        return math.pi / 2
+    u, v = x / norm(x), y / norm(y)
+    return 2 * math.atan2(norm(u - v), norm(u + v))
+
+
+def mean_of(rows: Sequence[Vector], chosen: Sequence[int]) -> Vector:
+    total = np.zeros_like(rows[0])
+    for i in chosen:
+        total = total + rows[i]
+    return total / len(chosen)
+
+
+def mean_angles(rows: Sequence[Vector]) -> list[float]:
+    """Steps I and II of ATM."""
+    n = len(rows)
+    theta = [[0.0] * n for _ in range(n)]
+    for i in range(n):
+        for j in range(i + 1, n):
+            theta[i][j] = theta[j][i] = angle(rows[i], rows[j])
+    return [sum(theta[k]) / (n - 1) if n > 1 else 0.0 for k in range(n)]
+
+
+def fedavg(rows: Sequence[Vector], weights: Sequence[float] | None = None) -> Answer:
+    weights = [1.0] * len(rows) if weights is None else weights
+    total = np.zeros_like(rows[0])
+    for w, row in zip(weights, rows, strict=True):
+        total = total + w * row
+    return total / sum(weights), {i for i, w in enumerate(weights) if w > 0}
+
+
+def atm(rows: Sequence[Vector], b: int) -> Answer:
+    """Steps III and IV: ascending by mean angle, without the last 2b."""
+    score = mean_angles(rows)
+    order = sorted(range(len(rows)), key=lambda k: score[k])
+    kept = order[: len(rows) - 2 * b]
+    return mean_of(rows, kept), set(kept)
+
+
+def median(rows: Sequence[Vector]) -> Answer:
+    out = np.empty_like(rows[0])
+    for c in range(len(out)):
+        column = sorted(float(row[c]) for row in rows)
+        n = len(column)
+        out[c] = column[n // 2] if n % 2 else (column[n // 2 - 1] + column[n // 2]) / 2
+    return out, set(range(len(rows)))
+
+
+def trimmed_mean(rows: Sequence[Vector], b: int) -> Answer:
+    out = np.empty_like(rows[0])
+    for c in range(len(out)):
+        column = sorted(float(row[c]) for row in rows)
+        middle = column[b : len(column) - b]
+        out[c] = sum(middle) / len(middle)
+    return out, set(range(len(rows)))
+
+
+def median_norm(rows: Sequence[Vector]) -> float:
+    return float(np.median([norm(row) for row in rows]))
+
+
+def clip(rows: Sequence[Vector], bound: float) -> list[Vector]:
+    return [row * (bound / norm(row)) if norm(row) > bound else row for row in rows]
+
+
+def norm_clipping(rows: Sequence[Vector], bound: float | None = None) -> Answer:
+    clipped = clip(rows, median_norm(rows) if bound is None else bound)
+    return mean_of(clipped, range(len(rows))), set(range(len(rows)))
+
+
+def clipped_atm(rows: Sequence[Vector], b: int) -> Answer:
+    return atm(clip(rows, median_norm(rows)), b)
+
+
+class MemoryATM:
+    """`memory_atm` over rounds, one running direction a client id."""
+
+    def __init__(self, b: int, beta: float = 0.9) -> None:
+        self.b, self.beta = b, beta
+        self.average: dict[int, Vector] = {}
+        self.count: dict[int, int] = {}
+
+    def round(self, rows: Sequence[Vector], ids: Sequence[int]) -> Answer:
+        clipped = clip(rows, median_norm(rows))
+        for client, row in zip(ids, clipped, strict=True):
+            old = self.average.get(client, np.zeros_like(row))
+            self.average[client] = self.beta * old + (1 - self.beta) * row
+            self.count[client] = self.count.get(client, 0) + 1
+        directions = [self.average[client] / (1 - self.beta ** self.count[client]) for client in ids]
+        score = mean_angles(directions)
+        kept = sorted(range(len(rows)), key=lambda k: score[k])[: len(rows) - 2 * self.b]
+        return mean_of(clipped, kept), set(kept)
+
+
+def krum_picks(rows: Sequence[Vector], f: int, count: int, fewer: int = 2) -> list[int]:
+    """Krum, again and again among those left; distances from differences, never from expanded squares."""
+    between = {(i, j): dot(rows[i] - rows[j], rows[i] - rows[j]) for i in range(len(rows)) for j in range(i)}
+    left = list(range(len(rows)))
+    picked: list[int] = []
+    while left and len(picked) < count:
+        scores = []
+        for i in left:
+            distances = sorted(between[max(i, j), min(i, j)] for j in left if j != i)
+            near = min(max(1, len(left) - f - fewer), len(left) - 1)
+            scores.append(sum(distances[:near]))
+        best = left[scores.index(min(scores))]
+        picked.append(best)
+        left.remove(best)
+    return picked
+
+
+def multi_krum(rows: Sequence[Vector], f: int, k: int, fewer: int = 2) -> Answer:
+    picked = krum_picks(rows, f, k, fewer)
+    return mean_of(rows, picked), set(picked)
+
+
+def bulyan(rows: Sequence[Vector], f: int) -> Answer:
+    theta = len(rows) - 2 * f
+    picked = krum_picks(rows, f, theta)
+    beta = theta - 2 * f
+    out = np.empty_like(rows[0])
+    for c in range(len(out)):
+        column = sorted(float(rows[i][c]) for i in picked)
+        middle = column[(theta - 1) // 2]
+        nearest = sorted(column, key=lambda value: abs(value - middle))[:beta]
+        out[c] = sum(nearest) / beta
+    return out, set(picked)
+
+
+def geometric_median(rows: Sequence[Vector], smoothing: float = 1e-6, steps: int = 200) -> Answer:
+    """Weiszfeld on the vectors themselves."""
+    n = len(rows)
+    pairs = [dot(rows[i] - rows[j], rows[i] - rows[j]) for i in range(n) for j in range(n) if i != j]
+    nu = smoothing * math.sqrt(sum(pairs) / len(pairs)) if pairs else 0.0
+    z = mean_of(rows, range(n))
+    for _ in range(steps if nu > 0 else 0):
+        weights = [1 / max(nu, norm(row - z)) for row in rows]
+        z = sum((w * row for w, row in zip(weights, rows, strict=True)), np.zeros_like(z)) / sum(weights)
+    return z, set(range(n))
+
+
+def top_k(rows: Sequence[Vector], fraction: float) -> Answer:
+    sparse = []
+    for row in rows:
+        k = math.ceil(fraction * len(row))
+        largest = sorted(range(len(row)), key=lambda c: -abs(float(row[c])))[:k]
+        kept = np.zeros_like(row)
+        for c in largest:
+            kept[c] = row[c]
+        sparse.append(kept)
+    return mean_of(sparse, range(len(rows))), set(range(len(rows)))
+
+
+def fltrust(rows: Sequence[Vector], root: Vector) -> Answer:
+    trust = [max(0.0, math.cos(angle(row, root))) if norm(row) > 0 and norm(root) > 0 else 0.0 for row in rows]
+    trust = [t if t > 1e-15 else 0.0 for t in trust]  # cos(pi/2) is not quite zero
+    if sum(trust) == 0:
+        return np.zeros_like(root), set()
+    total = np.zeros_like(root)
+    for t, row in zip(trust, rows, strict=True):
+        if t > 0:
+            total = total + t * (norm(root) / norm(row)) * row
+    return total / sum(trust), {i for i, t in enumerate(trust) if t > 0}
+
+
+def fang(rows: Sequence[Vector], score: Callable[[Vector], tuple[float, float]], f: int, method: str) -> Answer:
+    """(loss, error rate) of the mean with everybody, less that without i; drop the f largest of each."""
+    n = len(rows)
+    everyone = score(mean_of(rows, range(n)))
+    dropped: set[int] = set()
+    for used, which in (("err", 1), ("lfr", 0)):
+        if method in (used, "both"):
+            impact = [everyone[which] - score(mean_of(rows, [j for j in range(n) if j != i]))[which] for i in range(n)]
+            dropped |= set(sorted(range(n), key=lambda i: (-impact[i], -i))[:f])
+    kept = [i for i in range(n) if i not in dropped]
+    return mean_of(rows, kept), set(kept)
+
+
+def flame_majority(rows: Sequence[Vector]) -> set[int]:
+    """Who is in FLAME's majority cluster; everybody if there is none."""
+    from sklearn.cluster import HDBSCAN
+
+    n = len(rows)
+    distances = np.array(
+        [[0.0 if i == j else 1 - math.cos(angle(rows[i], rows[j])) for j in range(n)] for i in range(n)]
+    )
+    model = HDBSCAN(
+        min_cluster_size=n // 2 + 1, min_samples=1, metric="precomputed", allow_single_cluster=True, copy=True
+    )
+    labels = model.fit_predict(distances)
+    kept = {i for i in range(n) if labels[i] >= 0}
+    return kept or set(range(n))
+
+
+def flame(rows: Sequence[Vector]) -> Answer:
+    kept = flame_majority(rows)
+    return mean_of(clip(rows, median_norm(rows)), sorted(kept)), kept
+
+
+def exceedings(weight: NDArray[np.float64], bias: Vector) -> tuple[list[float], int]:
+    """DeepSight: NEUPs of one client's output layer update [P, h], [P], and its threshold exceedings."""
+    classes = len(bias)
+    energy = [abs(float(bias[p])) + sum(abs(float(w)) for w in weight[p]) for p in range(classes)]
+    squares = [e * e for e in energy]
+    neups = [s / sum(squares) for s in squares]
+    threshold = max(0.01, 1 / classes) * max(neups)
+    return neups, sum(c > threshold for c in neups)
