@@ -1,38 +1,62 @@
-"""The attack that knows the defense: the paper's Algorithm 3, told the trim of ATM."""
+"""The attack that knows the defense: the paper's Algorithm 3, told the trim of ATM, or any rule by a copy of it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from scapegoat import aggregation
+from scapegoat.attacks.aim import aim
 from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
 from scapegoat.attacks.measures import Floats
-from scapegoat.attacks.sending import finished, products, to_scale, usable_peers
+from scapegoat.attacks.sending import Peers, finished, inner, to_scale
 
 
 @register("adaptive")
 class Adaptive(Attack):
-    """Averages the wrong-label gradient with its farthest peer until ATM would keep it (Algorithm 3); at most `steps`."""
+    """Averages the wrong-label gradient with its farthest peer until ATM would keep it; sends the result.
+
+    Algorithm 3 of the paper, at most `steps` steps, told the trim b of the federation's rule (1 where it has none).
+    With `target_rule`, a defense as the spec writes it, the attack is aimed at that rule instead: it runs a copy of the
+    rule on the peers and its own candidates, `evaluations` times a round, and sends the candidate that moves the output
+    farthest along the wrong-label gradient.
+    """
 
     steps: Annotated[int, Field(ge=1)] = 50
+    target_rule: Any = None
+    evaluations: Annotated[int, Field(ge=4)] = 24
+
+    @field_validator("target_rule")
+    @classmethod
+    def _known_rule(cls, value: Any) -> Any:
+        return None if value is None else aggregation.parse(value).canonical()
 
     def craft(self, view: AttackerView) -> Crafted:
         """The wrong-label gradient, moved among the peers."""
-        attack = to_scale(view, view.gradients.mean(view.targets.x, view.wrong_labels))
-        peers, gram = usable_peers(view)
+        peers = Peers.of(view)
+        attack = to_scale(view, peers, view.gradients.mean(view.targets.x, view.wrong_labels))
         if len(peers) == 0:
-            return finished(view, attack, {"steps": 0.0, "evades": 0.0})
-        dots = products(attack[None], peers)
-        square = products(attack[None], attack[None])
-        whole = np.block([[gram, dots.T], [dots, square]])
-        trim = 1 if view.trim is None else view.trim
-        weights, steps, evades = evade_atm(whole, trim, view.senders, self.steps)
-        update = torch.from_numpy(weights[:-1]).float() @ peers
-        update.add_(attack, alpha=float(weights[-1]))
-        return finished(view, update, {"steps": float(steps), "evades": float(evades)})
+            return finished(view, peers, attack, {"steps": 0.0, "evades": 0.0})
+        if self.target_rule is not None:
+            aimed = aim(view, peers, attack, aggregation.parse(self.target_rule), self.evaluations)
+            if aimed is not None:
+                notes = {"strength": aimed.strength, "gain": aimed.gain, "kept_by_copy": aimed.kept}
+                return finished(view, peers, aimed.update, notes)
+        dots = peers.dot(attack)
+        whole = np.block([[peers.gram, dots[:, None]], [dots[None], np.array([[inner(attack, attack)]])]])
+        if not np.isfinite(whole).all():
+            return finished(view, peers, torch.zeros_like(attack), {"diverged": 1.0})
+        weights, steps, evades = evade_atm(whole, 1 if view.trim is None else view.trim, view.senders, self.steps)
+        update = torch.from_numpy(weights[:-1]).float() @ peers.rows
+        return finished(
+            view,
+            peers,
+            update.add_(attack, alpha=float(weights[-1])),
+            {"steps": float(steps), "evades": float(evades), "attack_weight": float(weights[-1])},
+        )
 
 
 def evade_atm(gram: Floats, trim: int, senders: int, limit: int) -> tuple[Floats, int, bool]:

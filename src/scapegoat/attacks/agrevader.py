@@ -5,7 +5,7 @@ from __future__ import annotations
 from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
 from scapegoat.attacks.measures import Distance, Line
 from scapegoat.attacks.search import greatest_within
-from scapegoat.attacks.sending import finished, products, to_scale, usable_peers
+from scapegoat.attacks.sending import Peers, finished, inner, to_scale
 
 
 @register("agrevader")
@@ -19,19 +19,20 @@ class AGREvader(Attack):
 
     def craft(self, view: AttackerView) -> Crafted:
         """The blend with as much attack as the distances hide."""
-        mask = to_scale(view, view.gradients.mean(view.mask.x, view.mask.y))
-        peers, gram = usable_peers(view)
+        peers = Peers.of(view)
+        mask = to_scale(view, peers, view.gradients.mean(view.mask.x, view.mask.y))
         if len(peers) < 2:
-            return finished(view, mask, {"lambda": 0.0, "unbounded": 1.0})
-        attack = to_scale(view, view.gradients.mean(view.targets.x, view.wrong_labels))
+            return finished(view, peers, mask, {"lambda": 0.0, "unbounded": 1.0})
+        attack = to_scale(view, peers, view.gradients.mean(view.targets.x, view.wrong_labels))
         step = attack - mask
-        base, direction = products(mask[None], peers)[0], products(step[None], peers)[0]
         line = Line(
-            base,
-            direction,
-            base_square=float(products(mask[None], mask[None])[0, 0]),
-            cross=float(products(mask[None], step[None])[0, 0]),
-            direction_square=float(products(step[None], step[None])[0, 0]),
+            base=peers.dot(mask),
+            direction=peers.dot(step),
+            base_square=inner(mask, mask),
+            cross=inner(mask, step),
+            direction_square=inner(step, step),
         )
-        best = greatest_within(line, Distance(gram), 0.0, 1.0)
-        return finished(view, mask.add_(step, alpha=best.t), {"lambda": best.t, "feasible": float(best.feasible)})
+        best = greatest_within(line, Distance(peers.gram), 0.0, 1.0)
+        return finished(
+            view, peers, mask.add_(step, alpha=best.t), {"lambda": best.t, "feasible": float(best.feasible)}
+        )

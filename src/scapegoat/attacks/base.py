@@ -30,10 +30,10 @@ class AttackerView:
     """All that an attack may see in a round. It carries no membership, no rule and nobody else's data.
 
     `gradients` answers for the model at the parameters that the attacker was given. `targets` have their true labels,
-    `wrong_labels` are the attacker's own draw, fixed for the run. `peers` [k, d] are the updates that the knowledge level
-    grants: of the benign clients (full), or what the attacker's own clients would honestly have sent (partial).
-    `honest` [m, d] gives what the attacker's m clients of this round would honestly have sent, trained on the mask data.
-    `trim` is set for the adaptive attack alone, as its threat model says.
+    `wrong_labels` are the attacker's own draw, fixed for the run. `peers` [k, d] are the updates that the knowledge
+    level grants: of the benign clients (full), or what the attacker's own clients would honestly have sent (partial).
+    `honest` [m, d] gives what the attacker's m clients of this round would honestly have sent, trained on the mask
+    data. `trim` is set for the adaptive attack alone, as its threat model says.
     """
 
     round: int
@@ -54,8 +54,8 @@ class AttackerView:
 class Crafted:
     """What the attacker's clients send, [senders, d], and what there is to say about it.
 
-    `notes` go into the round's record (angle, bound, alpha, infeasible_steps, norm_ratio); `masks` are the indices of the
-    mask samples chosen.
+    `notes` go into the round's record (angle, bound, alpha, infeasible_steps, norm_ratio); `masks` are the indices of
+    the mask samples chosen.
     """
 
     updates: Tensor

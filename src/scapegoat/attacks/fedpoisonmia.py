@@ -9,21 +9,21 @@ import torch
 from pydantic import Field
 
 from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
-from scapegoat.attacks.measures import Angle, Distance, Measure
+from scapegoat.attacks.measures import Angle, Distance, Floats, Measure
 from scapegoat.attacks.search import ALPHA_MIN, Products, Selection, Step, farthest_within, greedy
-from scapegoat.attacks.sending import finished, median_norm, products, to_scale, usable_peers, with_norm
+from scapegoat.attacks.sending import Peers, finished, inner, to_scale, with_norm
 
 
 @register("fedpoisonmia")
 class FedPoisonMIA(Attack):
     """Sends alpha * g_attack + g_mask, as far out among the peers as they are from each other, and no farther.
 
-    Step I: g_attack is the gradient of the targets with wrong labels. Step II (Algorithm 1): a share `gamma` of the mask
-    samples is chosen greedily, with alpha = 1; g_mask is their mean gradient. Step III (Eq. 4): the best alpha in
-    (0, alpha_max], exact. Step IV: all senders send the result. `rounds_of_refinement` repeats II and III with the alpha
-    found. `objective: norm` bounds Euclidean distances instead of angles; `match_norm` brings the result to the median
-    norm of the peers, which changes no angle. With fewer than two peers there is no bound: the gradient of all mask
-    samples is sent.
+    Step I: g_attack is the gradient of the targets with wrong labels. Step II (Algorithm 1): a share `gamma` of the
+    mask samples is chosen greedily, with alpha = 1; g_mask is their mean gradient. Step III (Eq. 4): the best alpha in
+    (0, alpha_max], exact. Step IV: all senders send the result. `rounds_of_refinement` repeats II and III with the
+    alpha found. `objective: norm` bounds Euclidean distances instead of angles; `match_norm` brings the result to the
+    median norm of the peers, which changes no angle, and is always done after local epochs, whose updates have another
+    scale than gradients. With fewer than two peers there is no bound: the gradient of all mask samples is sent.
     """
 
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
@@ -36,34 +36,38 @@ class FedPoisonMIA(Attack):
 
     def craft(self, view: AttackerView) -> Crafted:
         """Steps I to IV."""
-        peers, gram = usable_peers(view)
+        peers = Peers.of(view)
         if len(peers) < 2:
-            honest = to_scale(view, view.gradients.mean(view.mask.x, view.mask.y))
-            return finished(view, honest, {"unbounded": 1.0}, tuple(range(len(view.mask))))
+            honest = to_scale(view, peers, view.gradients.mean(view.mask.x, view.mask.y))
+            return finished(view, peers, honest, {"unbounded": 1.0}, tuple(range(len(view.mask))))
         attack = view.gradients.mean(view.targets.x, view.wrong_labels)
         masks = view.gradients.per_sample(view.mask.x, view.mask.y)
-        vectors = torch.cat([peers, attack[None]])
-        with_vectors = masks.dot(vectors).numpy()
+        gram = masks.gram().numpy()
+        # After local epochs peers are longer than gradients: distances mean something at their scale only.
+        factor = _to_median(peers, gram) if view.local == "epochs" and self.objective == "norm" else 1.0
         known = Products(
-            attack_square=float(products(attack[None], attack[None])[0, 0]),
-            attack_peers=products(attack[None], peers)[0],
-            attack_masks=with_vectors[:, -1],
-            masks_masks=masks.gram().numpy(),
-            masks_peers=with_vectors[:, :-1],
+            attack_square=factor**2 * inner(attack, attack),
+            attack_peers=factor * peers.dot(attack),
+            attack_masks=factor**2 * masks.dot(attack[None]).numpy()[:, 0],
+            masks_masks=factor**2 * gram,
+            masks_peers=factor * masks.dot(peers.rows).numpy(),
         )
-        measure: Measure = Angle(gram) if self.objective == "angle" else Distance(gram)
+        if not known.finite():
+            # The model has diverged: no angle means anything any more.
+            return finished(view, peers, torch.zeros_like(attack), {"diverged": 1.0})
+        measure: Measure = Angle(peers.gram) if self.objective == "angle" else Distance(peers.gram)
         selection, step = self._search(known, measure, view.generator)
         weights = torch.zeros(len(masks))
-        weights[selection.chosen] = 1 / len(selection.chosen)
-        update = masks.combine(weights).add_(attack, alpha=step.t)
-        if self.match_norm or view.local == "epochs":
-            update = with_norm(update, median_norm(view))
+        weights[selection.chosen] = factor / len(selection.chosen)
+        update = masks.combine(weights).add_(attack, alpha=factor * step.t)
+        if self.match_norm or (view.local == "epochs" and self.objective == "angle"):
+            update = with_norm(update, peers.median_norm)
         notes = {
             "alpha": step.t,
             "infeasible_steps": float(selection.infeasible_steps),
             "feasible": float(step.feasible),
         }
-        return finished(view, update, notes, tuple(selection.chosen))
+        return finished(view, peers, update, notes, tuple(selection.chosen))
 
     def _search(self, known: Products, measure: Measure, generator: torch.Generator) -> tuple[Selection, Step]:
         masks = len(known.masks_peers)
@@ -84,6 +88,12 @@ class FedPoisonMIA(Attack):
             alpha = step.t
         assert best is not None
         return best
+
+
+def _to_median(peers: Peers, mask_gram: Floats) -> float:
+    """What brings the mean mask gradient to the median norm of the peers."""
+    size = math.sqrt(max(0.0, float(mask_gram.mean())))
+    return peers.median_norm / size if size > 0 and math.isfinite(size) and peers.median_norm > 0 else 1.0
 
 
 def _better(new: Step, old: Step, measure: Measure) -> bool:

@@ -7,16 +7,17 @@ from typing import Annotated
 from pydantic import Field
 
 from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
-from scapegoat.attacks.sending import finished, to_scale
+from scapegoat.attacks.sending import Peers, finished, to_scale
 
 
 @register("gradient_ascent")
 class GradientAscent(Attack):
     """Sends minus the gradient of the targets with their true labels, times `scale`."""
 
-    scale: Annotated[float, Field(gt=0)] = 1.0
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
 
     def craft(self, view: AttackerView) -> Crafted:
         """Climb the targets' loss."""
-        update = to_scale(view, view.gradients.mean(view.targets.x, view.targets.y)).mul_(-self.scale)
-        return finished(view, update)
+        peers = Peers.of(view)
+        gradient = to_scale(view, peers, view.gradients.mean(view.targets.x, view.targets.y))
+        return finished(view, peers, gradient * -self.scale, {})

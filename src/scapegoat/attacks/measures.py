@@ -20,7 +20,7 @@ class Measure(Protocol):
     tolerance: float
 
     def worst(self, dots: Floats, squares: Floats) -> Floats:
-        """For n updates with inner products `dots` [n, k] with the peers and squared norms [n]: how far from some peer."""
+        """How far n updates lie from some peer, by their inner products `dots` [n, k] and squared norms [n]."""
 
     def bound(self) -> float:
         """How far the peers are from each other at most."""
@@ -62,7 +62,8 @@ class Angle:
         """Minus the smallest cosine with a peer."""
         norms = np.sqrt(squares)
         inverse = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
-        return -np.clip((dots * self.inverse).min(axis=1) * inverse, -1.0, 1.0)
+        cosines: Floats = np.clip((dots * self.inverse).min(axis=1) * inverse, -1.0, 1.0)
+        return -cosines
 
     def bound(self) -> float:
         """Minus the smallest cosine between two peers."""
@@ -70,7 +71,7 @@ class Angle:
         return float(-np.clip(cosines[~np.eye(len(cosines), dtype=bool)].min(), -1.0, 1.0))
 
     def breakpoints(self, line: Line) -> Floats:
-        """Roots of (u + t v)^2 = cos^2 (c + 2bt + at^2), the turning point of each cosine, and where two cosines meet."""
+        """Roots of (u + t v)^2 = cos^2 (c + 2bt + at^2), where each cosine turns, and where two of them meet."""
         u, v = line.base * self.inverse, line.direction * self.inverse
         a, b, c = line.direction_square, line.cross, line.base_square
         square = self.bound() ** 2
@@ -89,14 +90,15 @@ class Distance:
 
     def worst(self, dots: Floats, squares: Floats) -> Floats:
         """The largest squared distance to a peer."""
-        return squares + (self.peer_squares - 2 * dots).max(axis=1)
+        farthest: Floats = squares + (self.peer_squares - 2 * dots).max(axis=1)
+        return farthest
 
     def bound(self) -> float:
         """The largest squared distance between two peers."""
         return float((self.peer_squares[:, None] + self.peer_squares - 2 * self.gram).max())
 
     def breakpoints(self, line: Line) -> Floats:
-        """Roots of |base + t direction - peer|^2 = bound, the nearest point to each peer, and where two distances meet."""
+        """Roots of |base + t direction - peer|^2 = bound, where each distance turns, and where two of them meet."""
         a, half = line.direction_square, line.cross - line.direction
         c = line.base_square - 2 * line.base + self.peer_squares - self.bound()
         meet = quadratic_roots(np.full_like(half, a), 2 * half, c)

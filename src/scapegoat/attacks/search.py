@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +20,12 @@ class Products:
     masks_masks: Floats  # [s, s]
     masks_peers: Floats  # [s, k]
 
-    def line(self, chosen: Floats) -> Line:
+    def finite(self) -> bool:
+        """Whether every product is a finite number."""
+        parts = (self.attack_square, self.attack_peers, self.attack_masks, self.masks_masks, self.masks_peers)
+        return all(bool(np.isfinite(part).all()) for part in parts)
+
+    def line(self, chosen: Sequence[int]) -> Line:
         """g_mask + alpha * g_attack for the mean of the chosen mask gradients."""
         picked = np.asarray(chosen, dtype=np.intp)
         return Line(
@@ -42,8 +48,8 @@ class Selection:
 def greedy(products: Products, measure: Measure, count: int, alpha: float) -> Selection:
     """Algorithm 1: add the mask sample that takes the update farthest out without passing the bound.
 
-    The update is alpha * g_attack + the mean of the chosen mask gradients. Where no sample keeps the bound, the one that
-    passes it least is taken and the step counted. A step costs O(s * k).
+    The update is alpha * g_attack + the mean of the chosen mask gradients. Where no sample keeps the bound, the one
+    that passes it least is taken and the step counted. A step costs O(s * k).
     """
     limit = measure.bound() + measure.tolerance
     masks = len(products.masks_peers)

@@ -1,80 +1,83 @@
-"""The last steps that attacks share: bringing a gradient to the scale of the peers, and sending it."""
+"""What attacks share at both ends: the peers they are shown, and the update they send."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from scapegoat import geometry
 from scapegoat.attacks.base import AttackerView, Crafted
 from scapegoat.attacks.measures import Angle, Floats
 
 
-def products(vectors: Tensor, others: Tensor) -> Floats:
-    """Inner products [n, m] of the rows of two stacks: float32 over chunks of d, summed in float64."""
-    total = torch.zeros(len(vectors), len(others), dtype=torch.float64)
-    for a, b in zip(vectors.split(65536, dim=1), others.split(65536, dim=1), strict=True):
-        total += a @ b.T
-    return total.numpy()
+@dataclass(frozen=True)
+class Peers:
+    """The finite ones among the updates that an attacker is shown [k, d], and their inner products [k, k]."""
+
+    rows: Tensor
+    gram: Floats
+    median_norm: float
+
+    @staticmethod
+    def of(view: AttackerView) -> Peers:
+        """The peers of a round; where there is none, the norm of what the attacker would honestly send stands in."""
+        rows, gram = view.peers, geometry.gram(view.peers).numpy()
+        fine = np.isfinite(np.diag(gram))
+        if not fine.all():
+            rows, gram = rows[torch.from_numpy(fine)], gram[np.ix_(fine, fine)]
+        squares = np.diag(gram) if len(gram) else geometry.squared_norms(view.honest()).numpy()
+        squares = squares[np.isfinite(squares)]
+        return Peers(rows, gram, float(np.median(np.sqrt(squares))) if len(squares) else 0.0)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def dot(self, vector: Tensor) -> Floats:
+        """Inner products with a vector [k]."""
+        return np.asarray(geometry.products(vector[None], self.rows).numpy()[0], dtype=np.float64)
 
 
-def usable_peers(view: AttackerView) -> tuple[Tensor, Floats]:
-    """The peers whose updates are finite [k, d], and their Gram matrix [k, k]."""
-    gram = products(view.peers, view.peers)
-    fine = np.isfinite(np.diag(gram))
-    if fine.all():
-        return view.peers, gram
-    return view.peers[torch.from_numpy(fine)], gram[np.ix_(fine, fine)]
-
-
-def median_norm(view: AttackerView) -> float:
-    """The median norm of the peers' updates, or of the honest ones where no peer is known."""
-    norms = torch.linalg.vector_norm(view.peers, dim=1)
-    norms = norms[norms.isfinite()]
-    if len(norms) == 0:
-        norms = torch.linalg.vector_norm(view.honest(), dim=1)
-    value = float(norms.double().quantile(0.5)) if len(norms) else 0.0
-    return value if math.isfinite(value) else 0.0
+def inner(a: Tensor, b: Tensor) -> float:
+    """The inner product of two vectors."""
+    return float(geometry.products(a[None], b[None])[0, 0])
 
 
 def with_norm(update: Tensor, norm: float) -> Tensor:
     """The update at this norm; a zero update stays zero, and a norm of zero changes nothing."""
-    size = float(torch.linalg.vector_norm(update))
+    size = math.sqrt(inner(update, update))
     return update * (norm / size) if norm > 0 and size > 0 and math.isfinite(size) else update
 
 
-def to_scale(view: AttackerView, gradient: Tensor) -> Tensor:
+def to_scale(view: AttackerView, peers: Peers, gradient: Tensor) -> Tensor:
     """A gradient at the scale of what clients send: itself, or, after local epochs, at the median norm of the peers."""
-    return with_norm(gradient, median_norm(view)) if view.local == "epochs" else gradient
+    return with_norm(gradient, peers.median_norm) if view.local == "epochs" else gradient
 
 
 def finished(
-    view: AttackerView,
-    update: Tensor,
-    notes: dict[str, float] | None = None,
-    masks: tuple[int, ...] = (),
+    view: AttackerView, peers: Peers, update: Tensor, notes: dict[str, float], masks: tuple[int, ...] = ()
 ) -> Crafted:
-    """Every sender sends `update`; the notes say where it lies among the peers.
+    """Every sender sends `update`; the notes also say where it lies among the peers.
 
     `angle` is the largest to a peer and `bound` the largest between peers (radians), `norm_ratio` the norm relative to
-    the peers' median, `scaled` is 1 where gradients were brought to the scale of local epochs. A gradient that is not
-    finite (the model has diverged) is sent as zeros where it is not.
+    the peers' median, `scaled` is 1 where gradients were brought to the scale of updates after local epochs. Of a
+    gradient that is not finite (the model has diverged), the entries that are not are sent as zeros.
     """
-    update = torch.nan_to_num(update, nan=0.0, posinf=0.0, neginf=0.0)
-    peers, gram = usable_peers(view)
+    square = inner(update, update)
+    if not math.isfinite(square):
+        update = torch.nan_to_num(update, nan=0.0, posinf=0.0, neginf=0.0)
+        square = inner(update, update)
     said: dict[str, float] = {}
     if len(peers):
-        square = float(products(update[None], update[None])[0, 0])
-        typical = float(np.sqrt(np.median(np.maximum(np.diag(gram), 0.0))))
-        measure = Angle(gram)
-        cosine = -measure.worst(products(update[None], peers), np.array([square]))[0]
-        said["angle"] = math.acos(cosine)
+        measure = Angle(peers.gram)
+        said["angle"] = math.acos(-measure.worst(peers.dot(update)[None], np.array([square]))[0])
         if len(peers) > 1:
             said["bound"] = math.acos(-measure.bound())
-        if typical > 0:
-            said["norm_ratio"] = math.sqrt(square) / typical
+    if peers.median_norm > 0:
+        said["norm_ratio"] = math.sqrt(square) / peers.median_norm
     if view.local == "epochs":
         said["scaled"] = 1.0
-    return Crafted(update.expand(view.senders, -1), {**said, **(notes or {})}, masks)
+    return Crafted(update.expand(view.senders, -1), {**said, **notes}, masks)

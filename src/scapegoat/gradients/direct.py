@@ -17,10 +17,9 @@ def sample_rows(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], 
     """The gradients of the parameters with these indices, written out: `vmap(grad)` in chunks, else one by one."""
     sizes = [slots[i].size for i in indices]
     rows = torch.empty(len(x), sum(sizes))
-    parts = list(zip([slots[i] for i in indices], rows.split(sizes, dim=1), strict=True))
+    parts = list(zip([slots[i] for i in indices], torch.split(rows, sizes, dim=1), strict=True))
     names = [model.layout[i][0] for i in indices]
     values = {name: model.parameters[i].detach() for name, i in zip(names, indices, strict=True)}
-    x = model.prepare(x)
 
     def loss(parameters: dict[str, Tensor], sample: Tensor, label: Tensor) -> Tensor:
         return F.cross_entropy(functional_call(model.module, parameters, (sample.unsqueeze(0),)), label.unsqueeze(0))

@@ -7,6 +7,7 @@ A layer that is not here, or that is used in a way its calls do not tell, is dif
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -50,42 +51,58 @@ def _rows(slots: Slots, **gradients: Tensor) -> Rows:
 def linear(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
     """Ghost products; several calls or positions of one sample are summed."""
     if len(calls) == 1 and calls[0].inputs.dim() == 2:
-        return Ghost(calls[0].inputs, calls[0].grads, slots.get("weight"), slots.get("bias"))
+        call = calls[0]
+        return Ghost(call.inputs, call.grads, slots.get("weight"), slots.get("bias"), call.sparse)
     samples = len(calls[0].inputs)
     a = torch.cat([call.inputs.reshape(samples, -1, call.inputs.shape[-1]) for call in calls], 1)
     delta = torch.cat([call.grads.reshape(samples, -1, call.grads.shape[-1]) for call in calls], 1)
     return Positions(a, delta, slots.get("weight"), slots.get("bias"))
 
 
-def _conv_is_known(module: nn.Module) -> bool:
-    return isinstance(module, nn.Conv1d | nn.Conv2d)
-
-
-@_layer(nn.Conv1d, nn.Conv2d, when=_conv_is_known)
+@_layer(nn.Conv1d, nn.Conv2d, nn.Conv3d)
 def convolution(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
-    """A linear map of the unfolded patches, written out for this one layer."""
-    assert isinstance(module, nn.Conv1d | nn.Conv2d)
-    weight = sum((_conv_weight_rows(module, call) for call in calls[1:]), _conv_weight_rows(module, calls[0]))
-    bias = sum((call.grads.flatten(2).sum(2) for call in calls[1:]), calls[0].grads.flatten(2).sum(2))
-    return _rows(slots, weight=weight, bias=bias)
+    """Written out for this one layer: no way around its size is cheaper once positions outnumber channels."""
+    assert isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+    gradients = {}
+    if "weight" in slots:
+        gradients["weight"] = _summed([_conv_weight_rows(module, call) for call in calls])
+    if "bias" in slots:
+        gradients["bias"] = _summed([_channel_sum(call.grads) for call in calls])
+    return _rows(slots, **gradients)
 
 
-def _conv_weight_rows(module: nn.Conv1d | nn.Conv2d, call: Call) -> Tensor:
+def _summed(rows: list[Tensor]) -> Tensor:
+    return rows[0] if len(rows) == 1 else torch.stack(rows).sum(0)
+
+
+def _conv_weight_rows(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, call: Call) -> Tensor:
+    """The weight gradient of each sample, [s, p]: the samples become groups of one grouped convolution.
+
+    A convolution of [1, s * c, ...] in s groups never mixes samples, and the backward pass of its weight is the fastest
+    per-sample product there is on a CPU (2 to 5 times as fast as unfolded patches and a batched matrix product).
+    """
     x, delta = call.inputs, call.grads
     if module.padding_mode != "zeros" or isinstance(module.padding, str):
         mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
-        x, padding = F.pad(x, module._reversed_padding_repeated_twice, mode=mode), (0,) * len(module.kernel_size)
+        x, padding = F.pad(x, module._reversed_padding_repeated_twice, mode=mode), [0] * len(module.kernel_size)
     else:
-        padding = module.padding
-    kernel, stride, dilation = module.kernel_size, module.stride, module.dilation
-    if isinstance(module, nn.Conv1d):
-        x, delta = x.unsqueeze(2), delta.unsqueeze(2)
-        kernel, stride, dilation, padding = (1, *kernel), (1, *stride), (1, *dilation), (0, *padding)
-    patches = F.unfold(x, kernel, dilation, padding, stride)
-    samples, groups = len(x), module.groups
-    patches = patches.view(samples * groups, -1, patches.shape[2])
-    delta = delta.reshape(samples * groups, -1, patches.shape[2])
-    return torch.bmm(delta, patches.transpose(1, 2)).view(samples, -1)
+        padding = list(module.padding)
+    samples = len(x)
+    weight = module.weight.detach().expand(samples, *module.weight.shape).flatten(0, 1)
+    found = torch.ops.aten.convolution_backward(
+        delta.reshape(1, -1, *delta.shape[2:]),
+        x.reshape(1, -1, *x.shape[2:]),
+        weight,
+        None,
+        list(module.stride),
+        padding,
+        list(module.dilation),
+        False,
+        [0] * len(module.kernel_size),
+        samples * module.groups,
+        [False, True, False],
+    )[1]
+    return found.reshape(samples, -1)  # type: ignore[no-any-return]
 
 
 @_layer(nn.LayerNorm)
@@ -118,10 +135,14 @@ def instance_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
     return _affine(calls, slots, lambda x: F.instance_norm(x, eps=module.eps), _channel_sum)
 
 
-@_layer(nn.BatchNorm1d, nn.BatchNorm2d, when=lambda module: not module.training and module.running_mean is not None)
+def _normalises_by_running_statistics(module: Any) -> bool:
+    return not module.training and module.running_mean is not None
+
+
+@_layer(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, when=_normalises_by_running_statistics)
 def batch_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
     """With the running statistics; in training mode samples mix and have no gradient of their own."""
-    assert isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d)
+    assert isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
     mean, variance = module.running_mean, module.running_var
     return _affine(calls, slots, lambda x: F.batch_norm(x, mean, variance, eps=module.eps), _channel_sum)
 
@@ -129,8 +150,8 @@ def batch_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
 def _affine(
     calls: list[Call], slots: Slots, normalise: Callable[[Tensor], Tensor], summed: Callable[[Tensor], Tensor]
 ) -> Piece:
-    weight = torch.stack([summed(normalise(call.inputs) * call.grads) for call in calls]).sum(0)
-    bias = torch.stack([summed(call.grads) for call in calls]).sum(0)
+    weight = _summed([summed(normalise(call.inputs) * call.grads) for call in calls])
+    bias = _summed([summed(call.grads) for call in calls])
     return _rows(slots, weight=weight, bias=bias)
 
 

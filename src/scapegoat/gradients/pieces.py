@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from scapegoat.gradients.products import SparseRows, self_products
+
 BLOCK_FLOATS = 8_000_000
-"""Room for intermediate results: layers with more are worked through in blocks of this many floats (32 MB)."""
+"""Room for intermediate results: what would take more is worked through in blocks of this many floats (32 MB)."""
 
 
 @dataclass(frozen=True)
@@ -24,14 +27,21 @@ class Slot:
         """Number of entries."""
         return int(torch.Size(self.shape).numel())
 
-    @property
-    def slice(self) -> slice:
-        """The entries in the flat vector."""
-        return slice(self.start, self.start + self.size)
+    def of(self, vector: Tensor) -> Tensor:
+        """The parameter's part of a flat vector, in its shape."""
+        return vector[self.start : self.start + self.size].view(self.shape)
+
+    def columns(self, vectors: Tensor) -> Tensor:
+        """The parameter's part of flat vectors [k, d]: [k, p]."""
+        return vectors[:, self.start : self.start + self.size]
 
 
 class Piece(Protocol):
     """The per-sample gradients [s, p] of some of the parameters, answering without being built."""
+
+    @staticmethod
+    def joined(pieces: list[Any]) -> Piece:
+        """The samples of several pieces, all of this class, one after the other."""
 
     def gram(self) -> Tensor:
         """Inner products of the samples with each other [s, s]."""
@@ -42,6 +52,9 @@ class Piece(Protocol):
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Write the weighted sum of the samples into the parameters' part of `out` [d]."""
 
+    def total(self, rows: slice, out: Tensor) -> None:
+        """Write the sum of a range of samples into the parameters' part of `out` [d]."""
+
 
 class Ghost:
     """A linear layer read at one position a sample: gradient of sample i is Delta_i A_i^T (and Delta_i for the bias).
@@ -49,15 +62,26 @@ class Ghost:
     <g_i, g_j> = (A_i . A_j + 1)(Delta_i . Delta_j), so nothing of the weight's size is built.
     """
 
-    def __init__(self, a: Tensor, delta: Tensor, weight: Slot | None, bias: Slot | None) -> None:
-        self.a, self.delta, self.weight, self.bias = a, delta, weight, bias
+    def __init__(
+        self, a: Tensor, delta: Tensor, weight: Slot | None, bias: Slot | None, sparse: SparseRows | None = None
+    ) -> None:
+        self.a, self.delta, self.weight, self.bias, self.sparse = a, delta, weight, bias, sparse
+
+    @staticmethod
+    def joined(pieces: list[Ghost]) -> Ghost:
+        """The samples of one after those of the other."""
+        first = pieces[0]
+        if len(pieces) == 1:
+            return first
+        a, delta = torch.cat([p.a for p in pieces]), torch.cat([p.delta for p in pieces])
+        return Ghost(a, delta, first.weight, first.bias, first.sparse and SparseRows.of(a))
 
     def gram(self) -> Tensor:
         """(A A^T + 1) o (Delta Delta^T)."""
-        outer = self.delta @ self.delta.T
+        outer = self_products(self.delta)
         if self.weight is None:
             return outer
-        inner = self.a @ self.a.T
+        inner = self_products(self.a)
         if self.bias is not None:
             inner += 1
         return inner.mul_(outer)
@@ -67,20 +91,31 @@ class Ghost:
         result = torch.zeros(len(self.delta), len(vectors))
         for k, vector in enumerate(vectors):
             if self.weight is not None:
-                matrix = vector[self.weight.slice].view(self.weight.shape)
-                result[:, k] = (self.a @ matrix.T).mul_(self.delta).sum(1)
+                matrix = self.weight.of(vector)
+                mapped = self.a @ matrix.T if self.sparse is None else self.sparse.times(matrix)
+                result[:, k] = mapped.mul_(self.delta).sum(1)
             if self.bias is not None:
-                result[:, k] += self.delta @ vector[self.bias.slice]
+                result[:, k] += self.delta @ self.bias.of(vector)
         return result
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Delta^T diag(w) A."""
         chosen = weights.nonzero()[:, 0]
-        delta = self.delta[chosen] * weights[chosen, None]
+        sparse = self.sparse and SparseRows(self.a[chosen])
+        self._write(self.a[chosen], sparse, self.delta[chosen] * weights[chosen, None], slice(None), out)
+
+    def total(self, rows: slice, out: Tensor) -> None:
+        """Delta^T A."""
+        self._write(self.a[rows], self.sparse, self.delta[rows], rows, out)
+
+    def _write(self, a: Tensor, sparse: SparseRows | None, delta: Tensor, rows: slice, out: Tensor) -> None:
         if self.weight is not None:
-            torch.mm(delta.T, self.a[chosen], out=out[self.weight.slice].view(self.weight.shape))
+            if sparse is None:
+                torch.mm(delta.T, a, out=self.weight.of(out))
+            else:
+                sparse.weight_gradient(delta, rows, self.weight.of(out))
         if self.bias is not None:
-            out[self.bias.slice] = delta.sum(0)
+            torch.sum(delta, 0, out=self.bias.of(out))
 
 
 class Rows:
@@ -89,96 +124,113 @@ class Rows:
     def __init__(self, parts: list[tuple[Slot, Tensor]]) -> None:
         self.parts = parts
 
+    @staticmethod
+    def joined(pieces: list[Rows]) -> Rows:
+        """The samples of one after those of the other."""
+        if len(pieces) == 1:
+            return pieces[0]
+        columns = zip(*(piece.parts for piece in pieces), strict=True)
+        return Rows([(column[0][0], torch.cat([rows for _, rows in column])) for column in columns])
+
     def gram(self) -> Tensor:
         """G G^T."""
-        total = self.parts[0][1] @ self.parts[0][1].T
+        total = self_products(self.parts[0][1])
         for _, rows in self.parts[1:]:
-            total.addmm_(rows, rows.T)
+            total += self_products(rows)
         return total
 
     def dot(self, vectors: Tensor) -> Tensor:
         """G V^T."""
         total = torch.zeros(len(self.parts[0][1]), len(vectors))
         for slot, rows in self.parts:
-            total.addmm_(rows, vectors[:, slot.slice].T)
+            total.addmm_(rows, slot.columns(vectors).T)
         return total
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """w^T G."""
         for slot, rows in self.parts:
-            torch.mv(rows.T, weights, out=out[slot.slice])
+            torch.mv(rows.T, weights, out=slot.of(out).view(-1))
+
+    def total(self, rows: slice, out: Tensor) -> None:
+        """Sum of the rows."""
+        for slot, all_rows in self.parts:
+            torch.sum(all_rows[rows], 0, out=slot.of(out).view(-1))
 
 
 class Positions:
-    """A linear map read at several positions a sample: g_i = sum_t Delta_it A_it^T, for a [s, t, f] and delta [s, t, o].
+    """A linear map read at several positions a sample: g_i = sum_t Delta_it A_it^T (a [s, t, f], delta [s, t, o]).
 
-    Where positions are few, <g_i, g_j> = sum_tu (A_it . A_ju + 1)(Delta_it . Delta_ju); else the gradients are built for
-    some output units at a time.
+    Where positions are few, <g_i, g_j> = sum_tu (A_it . A_ju + 1)(Delta_it . Delta_ju); else the gradients are built
+    for some output units at a time.
     """
 
     def __init__(self, a: Tensor, delta: Tensor, weight: Slot | None, bias: Slot | None) -> None:
         self.a, self.delta, self.weight, self.bias = a, delta, weight, bias
 
+    @staticmethod
+    def joined(pieces: list[Positions]) -> Positions:
+        """The samples of one after those of the other."""
+        a, delta = torch.cat([p.a for p in pieces]), torch.cat([p.delta for p in pieces])
+        return Positions(a, delta, pieces[0].weight, pieces[0].bias)
+
     def gram(self) -> Tensor:
         """Inner products of the samples with each other."""
         samples, steps, units = self.delta.shape
+        bias_gram = torch.zeros(samples, samples) if self.bias is None else self_products(self.delta.sum(1))
         if self.weight is None:
-            summed = self.delta.sum(1)
-            return summed @ summed.T
+            return bias_gram
         features = self.a.shape[2]
         if steps * steps * (features + units) <= features * units:
-            return self._ghost_gram()
-        total = torch.zeros(samples, samples)
+            return bias_gram.add_(self._ghost_gram())
         for block in self._blocks():
-            total.addmm_(block, block.T)
-        if self.bias is not None:
-            summed = self.delta.sum(1)
-            total.addmm_(summed, summed.T)
-        return total
+            bias_gram += self_products(block)
+        return bias_gram
 
     def _ghost_gram(self) -> Tensor:
-        samples, steps, units = self.delta.shape
-        flat_a, flat_delta = self.a.reshape(samples * steps, -1), self.delta.reshape(samples * steps, units)
+        samples, steps, _ = self.delta.shape
+        flat_a, flat_delta = self.a.flatten(0, 1), self.delta.flatten(0, 1)
         total = torch.empty(samples, samples)
         stride = max(1, BLOCK_FLOATS // (steps * samples * steps))
         for start in range(0, samples, stride):
             rows = slice(start * steps, min(samples, start + stride) * steps)
-            inner = flat_a[rows] @ flat_a.T
-            if self.bias is not None:
-                inner += 1
-            inner *= flat_delta[rows] @ flat_delta.T
+            inner = (flat_a[rows] @ flat_a.T).mul_(flat_delta[rows] @ flat_delta.T)
             total[start : start + stride] = inner.view(-1, steps, samples, steps).sum((1, 3))
         return total
 
-    def _blocks(self) -> list[Tensor]:
+    def _blocks(self) -> Iterator[Tensor]:
         samples, _, units = self.delta.shape
         stride = max(1, BLOCK_FLOATS // (samples * self.a.shape[2]))
-        return [
-            torch.bmm(self.delta[:, :, start : start + stride].transpose(1, 2), self.a).flatten(1)
-            for start in range(0, units, stride)
-        ]
+        for start in range(0, units, stride):
+            yield torch.bmm(self.delta[:, :, start : start + stride].transpose(1, 2), self.a).flatten(1)
 
     def dot(self, vectors: Tensor) -> Tensor:
         """One matrix product a vector."""
-        samples, steps, units = self.delta.shape
+        samples = len(self.delta)
         result = torch.zeros(samples, len(vectors))
-        flat_a, flat_delta = self.a.reshape(samples * steps, -1), self.delta.reshape(samples * steps, units)
+        flat_a, flat_delta = self.a.flatten(0, 1), self.delta.flatten(0, 1)
         for k, vector in enumerate(vectors):
             if self.weight is not None:
-                matrix = vector[self.weight.slice].view(units, -1)
-                result[:, k] = (flat_a @ matrix.T).mul_(flat_delta).view(samples, -1).sum(1)
+                mapped = flat_a @ self.weight.of(vector).T
+                result[:, k] = mapped.mul_(flat_delta).view(samples, -1).sum(1)
             if self.bias is not None:
-                result[:, k] += self.delta.sum(1) @ vector[self.bias.slice]
+                result[:, k] += self.delta.sum(1) @ self.bias.of(vector)
         return result
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Sum over positions of Delta^T diag(w) A."""
         chosen = weights.nonzero()[:, 0]
-        delta = (self.delta[chosen] * weights[chosen, None, None]).flatten(0, 1)
+        self._write(self.a[chosen], self.delta[chosen] * weights[chosen, None, None], out)
+
+    def total(self, rows: slice, out: Tensor) -> None:
+        """Sum over positions of Delta^T A."""
+        self._write(self.a[rows], self.delta[rows], out)
+
+    def _write(self, a: Tensor, delta: Tensor, out: Tensor) -> None:
+        delta = delta.flatten(0, 1)
         if self.weight is not None:
-            torch.mm(delta.T, self.a[chosen].flatten(0, 1), out=out[self.weight.slice].view(delta.shape[1], -1))
+            torch.mm(delta.T, a.flatten(0, 1), out=self.weight.of(out))
         if self.bias is not None:
-            out[self.bias.slice] = delta.sum(0)
+            torch.sum(delta, 0, out=self.bias.of(out))
 
 
 class Lookup:
@@ -187,29 +239,37 @@ class Lookup:
     def __init__(self, tokens: Tensor, delta: Tensor, weight: Slot) -> None:
         self.tokens, self.delta, self.weight = tokens, delta, weight
 
+    @staticmethod
+    def joined(pieces: list[Lookup]) -> Lookup:
+        """The samples of one after those of the other."""
+        tokens, delta = torch.cat([p.tokens for p in pieces]), torch.cat([p.delta for p in pieces])
+        return Lookup(tokens, delta, pieces[0].weight)
+
     def gram(self) -> Tensor:
         """Inner products of the samples, some rows of the table at a time; rows that no sample names are zero."""
         samples, steps, width = self.delta.shape
-        names, place = self.tokens.unique(return_inverse=True)
+        names, place = torch.unique(self.tokens, return_inverse=True)
         owner = torch.arange(samples)[:, None].expand(samples, steps)
-        stride = max(1, BLOCK_FLOATS // (samples * width))
+        stride = max(1, min(len(names), BLOCK_FLOATS // (samples * width)))
         total = torch.zeros(samples, samples)
         for start in range(0, len(names), stride):
             here = (place >= start) & (place < start + stride)
             block = torch.zeros(samples * stride, width)
             block.index_add_(0, owner[here] * stride + place[here] - start, self.delta[here])
-            rows = block.view(samples, -1)
-            total.addmm_(rows, rows.T)
+            total += self_products(block.view(samples, -1))
         return total
 
     def dot(self, vectors: Tensor) -> Tensor:
         """Each vector's rows at the tokens, times Delta."""
-        return torch.stack(
-            [(v[self.weight.slice].view(self.weight.shape)[self.tokens] * self.delta).sum((1, 2)) for v in vectors], 1
-        )
+        return torch.stack([(self.weight.of(v)[self.tokens] * self.delta).sum((1, 2)) for v in vectors], 1)
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Weighted rows, added where the tokens point."""
-        table = out[self.weight.slice].view(self.weight.shape)
-        table.zero_()
-        table.index_add_(0, self.tokens.flatten(), (self.delta * weights[:, None, None]).flatten(0, 1))
+        self._write(self.tokens, self.delta * weights[:, None, None], out)
+
+    def total(self, rows: slice, out: Tensor) -> None:
+        """Rows, added where the tokens point."""
+        self._write(self.tokens[rows], self.delta[rows], out)
+
+    def _write(self, tokens: Tensor, delta: Tensor, out: Tensor) -> None:
+        self.weight.of(out).zero_().index_add_(0, tokens.flatten(), delta.flatten(0, 1))

@@ -1,6 +1,6 @@
 """One forward and backward pass over a batch that remembers, layer by layer, what per-sample gradients are made of.
 
-For a layer called on inputs A with gradients Delta of the loss with respect to its outputs, the gradient of each sample's
+For a layer called on inputs A with gradients Delta of the loss with respect to its outputs, the gradient of a sample's
 own loss is a function of its rows of A and Delta alone. Both come from a single pass over the whole batch, because the
 summed loss has the same Delta as every sample's own loss. The pass asks autograd for Delta only, so that no weight
 gradient is computed which nobody wants.
@@ -8,23 +8,30 @@ gradient is computed which nobody wants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from scapegoat.gradients.products import SparseRows
 from scapegoat.models.base import FlatModel
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a layer: its input and the gradient of the loss with respect to its output."""
+    """One call of a layer: its input and the gradient of the loss with respect to its output.
+
+    `sparse` is the input of a linear layer once more, if it is mostly zeros.
+    """
 
     inputs: Tensor
     grads: Tensor
+    sparse: SparseRows | None = None
 
 
 @dataclass(frozen=True)
@@ -36,49 +43,81 @@ class Recording:
     uses: dict[int, int]
 
 
-def record(
-    model: FlatModel,
-    x: Tensor,
-    y: Tensor,
-    modules: Iterable[nn.Module],
-    weights: Tensor | None = None,
-    count_uses: bool = True,
-) -> Recording:
-    """Run the module, in the mode it is in, on `x`; backward from the sum of the cross-entropies times `weights` [s]."""
-    seen: list[tuple[nn.Module, Tensor, GradientEdge, int]] = []
+@dataclass
+class _Watch:
+    """What the hooks of a forward pass have seen."""
 
-    def watch(module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
+    seen: list[tuple[nn.Module, Tensor, int, GradientEdge, SparseRows | None]] = field(default_factory=list)
+    stood_in: dict[int, int] = field(default_factory=dict)
+    _sparse: SparseRows | None = None
+
+    def hook(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """After a layer's forward: keep its input and the place in the graph where Delta will pass."""
         source = args[0] if args else kwargs.get("input")
+        sparse, self._sparse = self._sparse, None
         if isinstance(source, Tensor) and isinstance(output, Tensor) and output.requires_grad:
-            seen.append((module, source.detach(), get_gradient_edge(output), source._version))
+            # The edge, not the output: a ReLU that works in place may overwrite what the layer returned.
+            edge = get_gradient_edge(output)
+            self.seen.append((module, source.detach(), source._version, edge, sparse))
 
-    handles = [module.register_forward_hook(watch, with_kwargs=True) for module in modules]
-    try:
-        with torch.enable_grad():
-            logits = model.module(model.prepare(x))
-            losses = F.cross_entropy(logits, y, reduction="none")
-            total = losses.sum() if weights is None else losses @ weights
-    finally:
-        for handle in handles:
-            handle.remove()
-    uses = parameter_uses(total) if count_uses else {}
+    @contextmanager
+    def sparse_forward(self, layer: nn.Linear) -> Iterator[None]:
+        """Let a linear layer take inputs that are mostly zeros by looking columns of its weight up."""
+        ordinary = layer.forward
+
+        def forward(input: Tensor) -> Tensor:  # noqa: A002  (the name that nn.Linear gives it)
+            sparse = None if input.requires_grad else SparseRows.of(input)
+            if sparse is None:
+                return ordinary(input)
+            self._sparse = sparse
+            with torch.no_grad():
+                output = sparse.times(layer.weight)
+                if layer.bias is not None:
+                    output += layer.bias
+            for parameter in layer.parameters():
+                self.stood_in[id(parameter)] = self.stood_in.get(id(parameter), 0) + 1
+            return output.requires_grad_()
+
+        layer.forward = forward  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            del layer.forward
+
+
+def record(
+    model: FlatModel, x: Tensor, y: Tensor, layers: Iterable[nn.Module], weights: Tensor | None = None
+) -> Recording:
+    """Run the module, in the mode it is in, and backward from the sum of the cross-entropies, times `weights` [s]."""
+    watch = _Watch()
+    with ExitStack() as stack, torch.enable_grad():
+        for layer in layers:
+            handle = layer.register_forward_hook(watch.hook, with_kwargs=True)
+            stack.callback(handle.remove)
+            if type(layer) is nn.Linear and "forward" not in vars(layer):
+                stack.enter_context(watch.sparse_forward(layer))
+        losses = F.cross_entropy(model.module(x), y, reduction="none")
+        total = losses.sum() if weights is None else losses @ weights
+    uses = parameter_uses(total)
+    for parameter, count in watch.stood_in.items():
+        uses[parameter] = uses.get(parameter, 0) + count
     calls: dict[nn.Module, list[Call]] = {}
-    if seen:
-        grads = torch.autograd.grad(total, [edge for _, _, edge, _ in seen], allow_unused=True)
-        for (module, source, _, version), grad in zip(seen, grads, strict=True):
+    if watch.seen:
+        grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, [s[3] for s in watch.seen], allow_unused=True)
+        for (layer, source, version, _, sparse), grad in zip(watch.seen, grads, strict=True):
             if grad is None:
                 continue
             if source._version != version:
                 raise RuntimeError("a layer's input was changed in place after the layer had read it")
-            calls.setdefault(module, []).append(Call(source, grad))
+            calls.setdefault(layer, []).append(Call(source, grad, sparse))
     return Recording(calls, losses.detach(), uses)
 
 
 def parameter_uses(output: Tensor) -> dict[int, int]:
     """How many operations under `output` read each parameter, by id.
 
-    A layer that is called once reads its weight once. A weight that is read more often than its layer was called is also
-    used by somebody else (tied weights, `F.linear(x, layer.weight)`), and the layer's calls do not tell its gradient.
+    A layer that is called once reads its weight once. A weight that is read more often than its layer was called is
+    also used elsewhere (tied weights, `F.linear(x, layer.weight)`), and the layer's calls do not tell its gradient.
     """
     counts: dict[int, int] = {}
     root = output.grad_fn

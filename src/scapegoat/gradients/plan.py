@@ -1,0 +1,178 @@
+"""Which layers' calls tell the per-sample gradients of which parameters: found out once a model, layer by layer."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scapegoat.gradients.layers import maker
+from scapegoat.gradients.pieces import Piece, Rows, Slot
+from scapegoat.gradients.recording import Recording, record
+from scapegoat.models.base import FlatModel
+
+ACTIVATION_FLOATS = 40_000_000
+"""Inputs and output gradients that a pass may keep (160 MB); more samples are passed in chunks. 50 for ResNet-20."""
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+class RowStore:
+    """Memory for gradients that are written out, kept from round to round: fresh pages cost more than filling them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[Slot, Tensor] = {}
+        self._holder: weakref.ref[Any] | None = None
+
+    def free(self) -> bool:
+        """Whether nobody uses it any more."""
+        return self._holder is None or self._holder() is None
+
+    def lend(self, holder: object) -> None:
+        """It is in use as long as `holder` lives."""
+        self._holder = weakref.ref(holder)
+
+    def put(self, piece: Rows, start: int, samples: int) -> None:
+        """Copy a chunk's rows to their place among all samples."""
+        for slot, rows in piece.parts:
+            kept = self._rows.get(slot)
+            if kept is None or len(kept) != samples:
+                kept = self._rows[slot] = torch.empty(samples, slot.size)
+            kept[start : start + len(rows)] = rows
+
+    def take(self, piece: Rows) -> Rows:
+        """The rows of all samples for the parameters of a chunk's piece."""
+        return Rows([(slot, self._rows[slot]) for slot, _ in piece.parts])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Pieces of the understood layers, the parameters that are left (by index), and each sample's loss."""
+
+    pieces: list[Piece]
+    rest: list[int]
+    losses: Tensor
+    floats: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The understood layers with the indices of their parameters by name, and the samples that a pass takes at once."""
+
+    slots: tuple[Slot, ...]
+    owned: dict[nn.Module, dict[str, int]]
+    chunk: int
+    store: RowStore = field(default_factory=RowStore)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every parameter belongs to an understood layer."""
+        return sum(len(names) for names in self.owned.values()) == len(self.slots)
+
+    @property
+    def convolves(self) -> bool:
+        """Whether a convolution is among the layers; its weight gradients are best left to one backward pass."""
+        return any(isinstance(module, CONVOLUTIONS) for module in self.owned)
+
+    def read(
+        self, model: FlatModel, x: Tensor, y: Tensor, weights: Tensor | None = None, store: RowStore | None = None
+    ) -> Reading:
+        """Pass over the samples, chunk by chunk, with the module in the mode it is in."""
+        found: dict[nn.Module, list[Piece]] = {}
+        told = dict(self.owned)
+        losses = []
+        floats = 0
+        for start in range(0, len(x), self.chunk):
+            here = slice(start, start + self.chunk)
+            recording = record(model, x[here], y[here], told, None if weights is None else weights[here])
+            losses.append(recording.losses)
+            floats += sum(c.inputs.numel() + c.grads.numel() for calls in recording.calls.values() for c in calls)
+            for module, names in list(told.items()):
+                if not understood(model, recording, module, names, len(recording.losses)):
+                    del told[module]
+                elif module in recording.calls:
+                    make = maker(module)
+                    assert make is not None
+                    slots = {name: self.slots[i] for name, i in names.items()}
+                    piece = make(module, recording.calls.pop(module), slots)
+                    if isinstance(piece, Rows) and store is not None:
+                        store.put(piece, start, len(x))
+                        found[module] = [piece]
+                    else:
+                        found.setdefault(module, []).append(piece)
+        pieces = [
+            store.take(piece) if isinstance(piece := found[module][0], Rows) and store else piece.joined(found[module])
+            for module in told
+            if module in found
+        ]
+        known = {i for names in told.values() for i in names.values()}
+        return Reading(pieces, [i for i in range(len(self.slots)) if i not in known], torch.cat(losses), floats)
+
+
+def understood(model: FlatModel, recording: Recording, module: nn.Module, names: dict[str, int], samples: int) -> bool:
+    """Whether the calls of this layer are the whole story of its parameters, one row a sample."""
+    calls = recording.calls.get(module, [])
+    return all(call.inputs.shape[:1] == call.grads.shape[:1] == (samples,) for call in calls) and all(
+        recording.uses.get(id(model.parameters[i]), 0) == len(calls) for i in names.values()
+    )
+
+
+_PLANS: weakref.WeakKeyDictionary[FlatModel, dict[bool, Plan]] = weakref.WeakKeyDictionary()
+
+
+def plan_for(model: FlatModel, x: Tensor, y: Tensor) -> Plan:
+    """The plan of a model in the mode it is in; made on the first call by trying it on a few of the samples."""
+    plans = _PLANS.setdefault(model, {})
+    mode = model.module.training
+    if mode not in plans:
+        with torch.random.fork_rng(devices=[]):
+            plans[mode] = _make_plan(model, x, y)
+    return plans[mode]
+
+
+def _make_plan(model: FlatModel, x: Tensor, y: Tensor) -> Plan:
+    starts = torch.tensor([0, *model.sizes]).cumsum(0).tolist()
+    slots = tuple(Slot(start, shape) for start, (_, shape) in zip(starts[:-1], model.layout, strict=True))
+    index = {id(p): i for i, p in enumerate(model.parameters)}
+    owned: dict[nn.Module, dict[str, int]] = {}
+    for module in model.module.modules():
+        names = {n: index[id(p)] for n, p in module._parameters.items() if p is not None and id(p) in index}
+        if names and maker(module) is not None:
+            owned[module] = names
+    # Batch sizes that differ from the real one tell a batch dimension from another of equal length.
+    few = 2 if len(x) == 3 else 3
+    pick = torch.arange(few) % len(x)
+    sound, floats = _agreeing(Plan(slots, owned, few), model, x[pick], y[pick])
+    owned = {module: names for module, names in owned.items() if sound.issuperset(names.values())}
+    return Plan(slots, owned, max(8, ACTIVATION_FLOATS // max(1, floats // few)))
+
+
+def _agreeing(plan: Plan, model: FlatModel, x: Tensor, y: Tensor) -> tuple[set[int], int]:
+    """The parameters whose per-sample gradients, read from calls, equal one-sample-at-a-time autograd."""
+    try:
+        reading = plan.read(model, x, y)
+        wanted = [_one_sample(model, x[s : s + 1], y[s : s + 1]) for s in range(len(x))]
+    except (RuntimeError, ValueError):
+        # A layer that cannot work like this (an input changed in place, BatchNorm on one sample) tells nothing.
+        return set(), 0
+    sound = set(range(len(plan.slots))) - set(reading.rest)
+    out = torch.zeros(model.d)
+    for s, grads in enumerate(wanted):
+        for piece in reading.pieces:
+            piece.combine(F.one_hot(torch.tensor(s), len(x)).float(), out)
+        for i in list(sound):
+            want, have = grads[i], plan.slots[i].of(out)
+            want = torch.zeros_like(have) if want is None else want
+            if not float((have - want).norm()) <= 1e-3 * float(want.norm()) + 1e-7:
+                sound.discard(i)
+    return sound, reading.floats
+
+
+def _one_sample(model: FlatModel, x: Tensor, y: Tensor) -> tuple[Tensor | None, ...]:
+    with torch.enable_grad():
+        loss = F.cross_entropy(model.module(x), y)
+    return torch.autograd.grad(loss, model.parameters, allow_unused=True)
