@@ -1,4 +1,4 @@
-"""memory_atm remembers each client across rounds, checkpoints and absences."""
+"""memory_atm and reputation_atm remember each client across rounds, checkpoints and absences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from scapegoat.aggregation import AggregationContext, clipped_atm, get, memory_atm
+from scapegoat.aggregation import AggregationContext, clipped_atm, get, memory_atm, reputation_atm
 from scapegoat.errors import InputError
 from tests.aggregation.inputs import make
 
@@ -26,21 +26,22 @@ def schedule(rounds: int) -> list[tuple[tuple[int, ...], Tensor]]:
     return out
 
 
-def step(state: dict[str, Tensor], ids: tuple[int, ...], updates: Tensor) -> tuple[Tensor, list[bool]]:
-    answer = get("memory_atm")(updates, AggregationContext(ids, (1,) * len(ids), state=state))
+def step(rule: str, state: dict[str, Tensor], ids: tuple[int, ...], updates: Tensor) -> tuple[Tensor, list[bool]]:
+    answer = get(rule)(updates, AggregationContext(ids, (1,) * len(ids), state=state))
     return answer.update, answer.kept.tolist()
 
 
-def test_same_result_after_a_checkpoint_and_resume(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rule", ["memory_atm", "reputation_atm"])
+def test_same_result_after_a_checkpoint_and_resume(rule: str, tmp_path: Path) -> None:
     through: dict[str, Tensor] = {}
-    whole = [step(through, *entry) for entry in schedule(10)]
+    whole = [step(rule, through, *entry) for entry in schedule(10)]
     state: dict[str, Tensor] = {}
     resumed = []
     for r, entry in enumerate(schedule(10)):
         if r in (4, 7):
             save_file(state, tmp_path / "rule.safetensors")
             state = load_file(tmp_path / "rule.safetensors")
-        resumed.append(step(state, *entry))
+        resumed.append(step(rule, state, *entry))
     for (update, kept), (again, kept_again) in zip(whole, resumed, strict=True):
         assert torch.equal(update, again)
         assert kept == kept_again
@@ -106,3 +107,18 @@ def test_a_memory_of_another_model_is_refused() -> None:
     memory_atm(make(0, 3, D), state=state)
     with pytest.raises(InputError, match="remembers client 0 with 400 parameters"):
         memory_atm(make(0, 3, 7), state=state)
+
+
+def test_a_client_that_deviates_in_turns_of_two_kinds_loses_its_reputation() -> None:
+    """Half of its rounds it points away at once, half of them it hides: either sign alone would let it back in."""
+    state: dict[str, Tensor] = {}
+    kept = 0
+    common = torch.ones(D)
+    hidden = torch.randn(D, generator=torch.Generator().manual_seed(99))
+    for r in range(60):
+        noise = torch.randn(8, D, generator=torch.Generator().manual_seed(r))
+        updates = common + 3.0 * noise
+        updates[7] = -updates[7] if r % 2 else 3.0 * (noise[7] + hidden)
+        answer = reputation_atm(updates, client_ids=list(range(8)), state=state)
+        kept += bool(answer.kept[7]) and r >= 20
+    assert kept == 0

@@ -18,6 +18,7 @@ BEYOND = {
     "fltrust",
     "clipped_atm",
     "memory_atm",
+    "reputation_atm",
 }
 
 
@@ -36,7 +37,7 @@ def test_a_trim_is_a_number_or_a_fraction(trim: float, n: int, b: int) -> None:
 
 
 @pytest.mark.parametrize("trim", [0, -1, 0.5, 0.9, 1.5, True, "1", float("nan"), float("inf"), None])
-@pytest.mark.parametrize("name", ["atm", "clipped_atm", "memory_atm", "trimmed_mean"])
+@pytest.mark.parametrize("name", ["atm", "clipped_atm", "memory_atm", "reputation_atm", "trimmed_mean"])
 def test_anything_else_is_refused(name: str, trim: object) -> None:
     with pytest.raises(OptionError, match=r"^trim: .*a whole number from 1, or a fraction between 0 and 0\.5"):
         get(name, trim=trim)
@@ -77,6 +78,7 @@ def test_too_few_updates_a_step(name: str, options: dict[str, object], enough: i
         ("dp", {"delta": 1.0}),
         ("top_k", {"fraction": 0}),
         ("memory_atm", {"beta": 1.0}),
+        ("reputation_atm", {"hold": 1.0}),
         ("multi_krum", {"select": 0}),
         ("multi_krum", {"select": 1.5}),
         ("fang", {"method": "all"}),

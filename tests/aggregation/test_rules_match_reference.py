@@ -94,6 +94,20 @@ def test_memory_atm_over_rounds_with_clients_that_come_and_go(seed: int, n: int,
 
 
 @many
+@given(st.integers(0, 2**31), st.integers(3, 7), st.integers(-6, 6))
+def test_reputation_atm_over_rounds_with_clients_that_come_and_go(seed: int, n: int, exponent: int) -> None:
+    rng = np.random.default_rng(seed)
+    memory, state = reference.ReputationATM(b=1), {}
+    for round_ in range(5):
+        ids = sorted(rng.choice(9, size=n, replace=False).tolist())
+        updates = make(seed + round_, n, 30, 10.0**exponent, "shared", spread=10.0)
+        expected = memory.round(as_rows(updates), ids)
+        assume(clear_cut(memory.score, n - 2, 1e-3))
+        agree(aggregation.reputation_atm(updates, 1, client_ids=ids, state=state), expected, updates)
+    assert len(state) == 3 * len(memory.average)
+
+
+@many
 @given(stacks(min_rows=2, kinds=("normal", "shared", "close")), st.data())
 def test_krum_and_multi_krum(updates: Tensor, data: st.DataObject) -> None:
     n = len(updates)

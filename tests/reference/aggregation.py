@@ -120,6 +120,38 @@ class MemoryATM:
         return mean_of(clipped, kept), set(kept)
 
 
+class ReputationATM(MemoryATM):
+    """`reputation_atm` over rounds: the larger of two robust deviations, averaged over a client's rounds."""
+
+    def __init__(self, b: int, beta: float = 0.9, hold: float = 0.98) -> None:
+        super().__init__(b, beta)
+        self.hold = hold
+        self.suspicions: dict[int, list[float]] = {}
+
+    def round(self, rows: Sequence[Vector], ids: Sequence[int]) -> Answer:
+        super().round(rows, ids)
+        now = deviations(mean_angles(rows))
+        steady = deviations(mean_angles([self.average[client] for client in ids]))
+        for client, a, b in zip(ids, now, steady, strict=True):
+            self.suspicions.setdefault(client, []).append(max(a, b))
+        self.score = [self.gathered(client) for client in ids]
+        kept = sorted(range(len(rows)), key=lambda k: self.score[k])[: len(rows) - 2 * self.b]
+        return mean_of(clip(rows, median_norm(rows)), kept), set(kept)
+
+    def gathered(self, client: int) -> float:
+        """The exponentially weighted mean, newest heaviest, straight from its definition."""
+        past = self.suspicions[client][::-1]
+        weights = [self.hold**age for age in range(len(past))]
+        return sum(w * s for w, s in zip(weights, past, strict=True)) / sum(weights)
+
+
+def deviations(values: Sequence[float]) -> list[float]:
+    """Robust spreads above the median, at most five either way."""
+    middle = float(np.median(values))
+    spread = 1.4826 * float(np.median([abs(v - middle) for v in values]))
+    return [max(-5.0, min(5.0, (v - middle) / (spread + 1e-6))) for v in values]
+
+
 def krum_picks(rows: Sequence[Vector], f: int, count: int, fewer: int = 2) -> list[int]:
     """Krum, again and again among those left; distances from differences, never from expanded squares."""
     between = {(i, j): dot(rows[i] - rows[j], rows[i] - rows[j]) for i in range(len(rows)) for j in range(i)}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scapegoat.aggregation.memory_atm import memory_atm as memory_atm
     from scapegoat.aggregation.multi_krum import multi_krum as multi_krum
     from scapegoat.aggregation.norm_clipping import norm_clipping as norm_clipping
+    from scapegoat.aggregation.reputation_atm import reputation_atm as reputation_atm
     from scapegoat.aggregation.top_k import top_k as top_k
     from scapegoat.aggregation.trimmed_mean import trimmed_mean as trimmed_mean
 

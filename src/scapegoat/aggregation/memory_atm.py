@@ -35,19 +35,34 @@ def memory_atm(
     `count/<id>`; malformed updates never enter it. Without `state` there is no past, and this is `clipped_atm`.
     """
     state = {} if state is None else state
-    arrived = range(len(stack.accepted)) if client_ids is None else client_ids
-    ids = [arrived[i] for i in stack.places]
     changed, bound = clipped(stack)
+    theta = running_angles(changed, names(stack, client_ids), state, beta)
+    b = trim_count(trim, len(stack))
+    kept = smallest(theta, len(stack) - 2 * b)
+    notes = {"trim": b, "clip": bound, "remembered": remembered(state)}
+    return changed.aggregate(changed.mean(kept), kept, notes)
+
+
+def names(stack: Stack, client_ids: Sequence[int] | None) -> list[int]:
+    """The clients behind the rows; `client_ids` name all that arrived (by default their places)."""
+    arrived = range(len(stack.accepted)) if client_ids is None else client_ids
+    return [arrived[i] for i in stack.places]
+
+
+def running_angles(stack: Stack, ids: Sequence[int], state: MutableMapping[str, Tensor], beta: float) -> Tensor:
+    """Remember the rows, then give the mean angle [n] of each client's running direction to the other clients'."""
     for i, client in enumerate(ids):
-        _remember(state, client, changed, i, beta)
+        _remember(state, client, stack, i, beta)
     # The correction of the bias changes lengths, never angles, but the stored vector is the plain average: divide here.
     counts = [int(state[f"count/{c}"]) for c in ids]
     correction = torch.tensor([1 / (1 - beta**t) for t in counts], dtype=torch.float64)
     products = geometry.gram([state[f"direction/{c}"] for c in ids]) * correction[:, None] * correction[None, :]
-    b = trim_count(trim, len(stack))
-    kept = smallest(_mean_angles_to_others(geometry.angles(products), ids), len(stack) - 2 * b)
-    notes = {"trim": b, "clip": bound, "remembered": len(state) // 2}
-    return changed.aggregate(changed.mean(kept), kept, notes)
+    return _mean_angles_to_others(geometry.angles(products), ids)
+
+
+def remembered(state: MutableMapping[str, Tensor]) -> int:
+    """How many clients the state holds."""
+    return sum(key.startswith("count/") for key in state)
 
 
 def _remember(state: MutableMapping[str, Tensor], client: int, stack: Stack, i: int, beta: float) -> None:
@@ -74,6 +89,14 @@ def _mean_angles_to_others(theta: Tensor, ids: Sequence[int]) -> Tensor:
     return (theta * other).sum(1) / other.sum(1).clamp_min(1)
 
 
+def arrived(stack: Stack, context: AggregationContext) -> list[int]:
+    """Ids for all that arrived, as `names` takes them; the context knows those of the well-formed rows."""
+    ids = [-1] * len(stack.accepted)
+    for place, client in zip(stack.places, context.client_ids, strict=True):
+        ids[place] = client
+    return ids
+
+
 @register("memory_atm")
 class MemoryATM(ATM):
     """Clip, rank clients by the angles between their running directions, average the clipped updates of those kept."""
@@ -82,7 +105,4 @@ class MemoryATM(ATM):
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the clipped updates of those kept; the memory is in the context's state."""
-        names: list[int] = [-1] * len(stack.accepted)
-        for place, client in zip(stack.places, context.client_ids, strict=True):
-            names[place] = client
-        return memory_atm(stack, self.trim, self.beta, names, context.state)
+        return memory_atm(stack, self.trim, self.beta, arrived(stack, context), context.state)

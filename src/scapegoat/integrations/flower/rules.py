@@ -14,6 +14,7 @@ NAMES = {
     "atm": "AngularTrimmedMean",
     "clipped_atm": "ClippedAngularTrimmedMean",
     "memory_atm": "MemoryAngularTrimmedMean",
+    "reputation_atm": "ReputationAngularTrimmedMean",
     "fedavg": "Mean",
     "median": "CoordinateMedian",
     "dp": "DifferentialPrivacy",
