@@ -89,16 +89,22 @@ def _compute(
 
     runs = planned.runs(chosen)
     plans.write(planned, store.directory)
-    with _progress(runs, _labels(planned)) as on_event:
-        return executors.execute(
-            runs.values(),
-            store,
-            root=planned.root,
-            jobs=jobs if jobs is not None else executors.cores(),
-            ray=ray,
-            on_event=on_event,
-            recompute_damaged=recompute_damaged,
-        )
+    try:
+        with _progress(runs, _labels(planned)) as on_event:
+            return executors.execute(
+                runs.values(),
+                store,
+                root=planned.root,
+                jobs=jobs if jobs is not None else executors.cores(),
+                ray=ray,
+                on_event=on_event,
+                recompute_damaged=recompute_damaged,
+            )
+    except KeyboardInterrupt:
+        done = sum(store.has(run) for run in runs)
+        message = f"stopped with {done} of {len(runs)} runs finished; the same command goes on where this one was"
+        print(f"scapegoat: {message}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 def _complain(outcome: Outcome) -> None:

@@ -1,0 +1,175 @@
+"""`scapegoat sweep` as a person uses it: started, watched, interrupted, killed, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scapegoat.cli import main
+from scapegoat.experiments import RunStore
+from tests.experiments.tiny import SETTINGS, assert_same_numbers
+
+TINY = [part for setting in SETTINGS for part in ("--set", setting)]
+SWEEP = ["sweep", "mask-selection", "--data", "hospital", "--only", "defense=atm", *TINY]
+
+
+def scapegoat(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    raise stop.value
+
+
+def code(*arguments: str) -> int:
+    try:
+        scapegoat(*arguments)
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    raise AssertionError("unreachable")
+
+
+def test_a_sweep_from_start_to_status(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "out")
+    assert code(*SWEEP, "--out", out, "--rounds", "2", "--jobs", "1") == 0
+    shown = capsys.readouterr()
+    assert "Greedy" in shown.out
+    assert "(0.880" in shown.out, "the paper's number stands beside ours"
+    assert "4/4" in shown.err
+    assert code(*SWEEP, "--out", out, "--rounds", "2", "--jobs", "1") == 0
+    assert "4/4" not in capsys.readouterr().err, "finished runs are not computed again"
+    assert code("sweep", "--out", out, "--status") == 0
+    assert "done 4  running 0  failed 0  damaged 0  left 20  of 24" in capsys.readouterr().out
+    assert code(*SWEEP, "--out", out, "--rounds", "2", "--status") == 0
+    assert "done 4  running 0  failed 0  damaged 0  left 0  of 4; about 0 s to go" in capsys.readouterr().out
+
+
+def test_a_damaged_run_is_named_with_exit_code_1_and_recomputed_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [*SWEEP, "--out", str(tmp_path), "--rounds", "1", "--jobs", "1"]
+    assert code(*command) == 0
+    broken = RunStore(tmp_path).finished()[0]
+    (RunStore(tmp_path).path(broken) / "rounds.parquet").write_bytes(b"half")
+    capsys.readouterr()
+    assert code(*command) == 1
+    said = capsys.readouterr().err
+    assert broken in said
+    assert "--recompute-damaged" in said
+    assert "1 of 4 runs failed" in said
+    assert code(*command, "--recompute-damaged") == 0
+    assert RunStore(tmp_path).damaged() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["main-c99"], "there is none of that name"),
+        ([], "which one?"),
+        (["--status"], "no sweep was started there"),
+        (["nowhere.yaml"], "cannot be read"),
+        (["main-c08", "--seeds", "0"], "at least 1"),
+        (["main-c08", "--set", "federation.round=2"], "did you mean 'rounds'"),
+        (["main-c08", "--data", "texas1000"], "did you mean 'texas100'"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code("sweep", *arguments, "--out", str(tmp_path)) == 2
+    said = capsys.readouterr().err.strip()
+    assert message in said
+    assert "\n" not in said
+
+
+def test_a_data_set_that_is_not_there_fails_its_runs_in_a_line_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = ["--only", "attack=fedpoisonmia-random", "--only", "defense=atm", "--only", "partition=iid"]
+    arguments = ["sweep", "mask-selection", *only, "--out", str(tmp_path), "--root", str(tmp_path), "--jobs", "1"]
+    assert code(*arguments) == 1
+    assert "texas100 is not there" in capsys.readouterr().err
+
+
+class _Sweep:
+    """A sweep in a process of its own."""
+
+    def __init__(self, store: RunStore) -> None:
+        self.store = store
+        arguments = [*SWEEP, "--out", str(store.directory), "--rounds", "150", "--jobs", "2"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "scapegoat", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+
+    def workers(self) -> list[int]:
+        """Wait until two runs are under way; the processes that compute them."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and self.process.poll() is None:
+            found = {
+                mark["pid"]
+                for path in self.store.runs.glob("*.part/progress.json")
+                if (mark := _read(path)) and mark["pid"] != self.process.pid and _alive(mark["pid"])
+            }
+            if len(found) == 2:
+                return sorted(found)
+            time.sleep(0.02)
+        raise AssertionError("no two runs are under way")
+
+    def end(self) -> tuple[int, str]:
+        _, said = self.process.communicate(timeout=180)
+        return self.process.returncode, said.decode()
+
+
+def _read(path: Path) -> dict[str, int]:
+    try:
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    except (OSError, ValueError):
+        return {}
+
+
+def _alive(pid: int) -> bool:
+    try:
+        # A child that its parent has not waited for yet is dead all the same.
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _gone(pids: list[int]) -> bool:
+    deadline = time.monotonic() + 60
+    while any(_alive(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not any(_alive(pid) for pid in pids)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_interrupted_and_killed_and_started_again_it_comes_to_the_same(tmp_path: Path) -> None:
+    store, calm = RunStore(tmp_path / "stormy"), RunStore(tmp_path / "calm")
+    first = _Sweep(store)
+    workers = first.workers()
+    first.process.send_signal(signal.SIGINT)
+    status, said = first.end()
+    assert status == 130
+    assert "the same command goes on where this one was" in said
+    assert "Traceback" not in said
+    assert _gone(workers)
+    under_way = {p.parent.name.removesuffix(".part") for p in store.runs.glob("*.part/checkpoint.safetensors")}
+    assert len(under_way | set(store.finished())) >= 2, "what was under way is saved"
+
+    second = _Sweep(store)
+    workers = second.workers()
+    second.process.kill()
+    second.end()
+    assert _gone(workers), "workers leave when their driver is gone"
+
+    third = _Sweep(store)
+    os.kill(third.workers()[0], signal.SIGKILL)
+    status, said = third.end()
+    assert status == 0, said
+    assert code(*SWEEP, "--out", str(calm.directory), "--rounds", "150", "--jobs", "1") == 0
+    assert_same_numbers(calm, store)
