@@ -138,6 +138,17 @@ def test_without_a_run_of_watching_figures_are_held_against_guessing_and_it_says
     assert "its cost in test accuracy is not known" in found.text.lower()
 
 
+def test_watching_is_not_called_an_attack_on_plain_averaging() -> None:
+    weak = {"passive": (0.75, 0.8, 0.1, 0.65), "fedpoisonmia": (0.70, 0.7, 0.01, 0.6)}
+    assert (
+        "recognises members with accuracy 0.70 [0.64, 0.75] (FedPoisonMIA"
+        in report.verdict(audit({"fedavg": weak})).text
+    )
+    partly = report.verdict(audit({"fedavg": {"passive": WATCHING}, "atm": {"fedpoisonmia": WATCHING}}))
+    assert partly.headline == "Too few runs for a verdict."
+    assert "With FedAvg" not in partly.text
+
+
 def test_watching_alone_gives_no_verdict_on_a_rule() -> None:
     found = report.verdict(audit({"fedavg": {"passive": WATCHING}, "atm": {"passive": WATCHING}}))
     assert found.recommended is None

@@ -130,6 +130,11 @@ def decide(
             recommended=recommended,
             status=status,
             plain=plain,
+            undefended=_worst(
+                {a: evidence.cells[a, plain] for a in attacks if a != watching and (a, plain) in evidence.cells}
+                if plain is not None
+                else {}
+            ),
             active=active,
             alike=_alike(evidence, choice, judgements),
             fooled=_looks_closed_by_accuracy(evidence, choice, attacks, tolerance),

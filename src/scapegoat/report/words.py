@@ -14,7 +14,12 @@ FEW_TARGETS = 200
 
 @dataclass(frozen=True)
 class Findings:
-    """What the criterion found; see `scapegoat.report.verdict`."""
+    """What the criterion found; see `scapegoat.report.verdict`.
+
+    `choice` is the rule that the verdict is about. `undefended` holds the worst active attack under plain averaging, by
+    measure; `alike` the rules that cannot be told apart from the choice; `utility` the test accuracy with nobody
+    attacking, under plain averaging and under the choice. `fooled`: accuracy alone would have called the choice closed.
+    """
 
     judgements: tuple[Judgement, ...]
     baseline: Mapping[str, Estimate]
@@ -22,6 +27,7 @@ class Findings:
     recommended: str | None
     status: Status
     plain: str | None
+    undefended: Mapping[str, tuple[str, Estimate]]
     active: bool
     alike: tuple[str, ...]
     fooled: bool
@@ -78,14 +84,13 @@ def _headline(found: Findings) -> str:
 
 
 def _without_defense(found: Findings) -> str:
-    plain = _of(found, found.plain)
-    if plain is None or "accuracy_best" not in plain.worst or not found.active:
+    if found.plain is None or "accuracy_best" not in found.undefended:
         return ""
-    attack, accuracy = plain.worst["accuracy_best"]
+    attack, accuracy = found.undefended["accuracy_best"]
     verb = "recognises" if (found.malicious or 1) == 1 else "recognise"
-    text = f"With {rule(plain.defense)} {hostile(found.malicious, found.clients)} {verb} members with accuracy "
+    text = f"With {rule(found.plain)} {hostile(found.malicious, found.clients)} {verb} members with accuracy "
     text += f"{written(accuracy)} ({attack_name(attack)}, best round)"
-    return text + _scores(plain, attack) + "."
+    return text + _scores(found.undefended, attack) + "."
 
 
 def _watching(found: Findings) -> str:
@@ -114,7 +119,7 @@ def _with_choice(found: Findings) -> str:
     text = f"{name} brings the worst attack to {written(accuracy)} ({attack_name(attack)})"
     if found.recommended is None:
         text = f"{name} leaks least of the rules tried: {written(accuracy)} ({attack_name(attack)})"
-    text += _scores(choice, attack)
+    text += _scores(choice.worst, attack)
     than = "what watching already gives" if found.baseline else "guessing"
     high = choice.excess.high
     if choice.status == "closed":
@@ -186,14 +191,14 @@ def _caveats(found: Findings) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _scores(judgement: Judgement, attack: str) -> str:
+def _scores(worst: Mapping[str, tuple[str, Estimate]], attack: str) -> str:
     """The score-based figures, each with its attack where that is another one."""
     text = ""
-    if "auc" in judgement.worst:
-        other, auc = judgement.worst["auc"]
+    if "auc" in worst:
+        other, auc = worst["auc"]
         text += f", AUC {written(auc)}" + (f" ({attack_name(other)})" if other != attack else "")
-    if "tpr_at_fpr_01" in judgement.worst:
-        other, rate = judgement.worst["tpr_at_fpr_01"]
+    if "tpr_at_fpr_01" in worst:
+        other, rate = worst["tpr_at_fpr_01"]
         text += f", {percent(rate.value)} of the members at 1% false alarms"
         text += f" ({attack_name(other)})" if other != attack else ""
     return text
@@ -206,10 +211,6 @@ def _leaks(judgement: Judgement) -> str:
         by_measure.setdefault(measure, []).append(attack_name(attack))
     names = {"accuracy_best": "accuracy", "auc": "AUC", "tpr_at_fpr_01": "TPR at 1% FPR"}
     return "; ".join(f"{names.get(m, BY_KEY[m].label)}: {listed(attacks)}" for m, attacks in by_measure.items())
-
-
-def _of(found: Findings, defense: str | None) -> Judgement | None:
-    return next((j for j in found.judgements if j.defense == defense), None)
 
 
 def rule(defense: str) -> str:
