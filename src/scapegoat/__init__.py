@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scapegoat import aggregation, attacks, data, models, report
     from scapegoat.auditing import Audit, audit
-    from scapegoat.experiments import Result, RunStore, Spec, run
+    from scapegoat.experiments.run import Result, run
+    from scapegoat.experiments.spec import Spec
+    from scapegoat.experiments.store import RunStore
 
 __version__ = "0.1.0"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scapegoat.federation import RoundRecord
@@ -31,7 +31,7 @@ def round_progress(rounds: int, quiet: bool) -> Iterator[Callable[[RoundRecord, 
         task = bar.add_task("run", total=rounds, test="   - ", attack="   - ")
 
         def show(record: RoundRecord, _rounds: int) -> None:
-            fields = {"attack": f"{record.attack_accuracy:.3f}"}
+            fields: dict[str, Any] = {"attack": f"{record.attack_accuracy:.3f}"}
             if record.test_accuracy is not None:
                 fields["test"] = f"{record.test_accuracy:.3f}"
             bar.update(task, completed=record.round + 1, **fields)

@@ -50,7 +50,8 @@ class Epochs(LocalRule):
         grad = torch.empty_like(start)
         for epoch in range(self.epochs):
             order = torch.randperm(len(y), generator=torch.Generator().manual_seed(derive(seed, "epoch", epoch)))
-            for rows in order.split(batch_size):
+            for first in range(0, len(order), batch_size):
+                rows = order[first : first + batch_size]
                 _, loss = model.gradient(local, x[rows], y[rows], out=grad)
                 optimizer.advance(local, grad, state)
                 losses.append(loss)
@@ -67,7 +68,8 @@ def draw_batch(size: int, batch_size: int, seed: int) -> Tensor:
         return torch.randperm(size, generator=generator)[:batch_size]
     # For large shards a full permutation would cost more than the batch: draw, and redraw what came twice.
     rows = torch.randint(size, (batch_size,), generator=generator)
-    while (unique := rows.unique()).numel() < batch_size:
-        extra = torch.randint(size, (batch_size - unique.numel(),), generator=generator)
-        rows = torch.cat([unique, extra])
-    return rows
+    taken = list(dict.fromkeys(rows.tolist()))
+    while len(taken) < batch_size:
+        extra = torch.randint(size, (batch_size - len(taken),), generator=generator)
+        taken = list(dict.fromkeys(taken + extra.tolist()))
+    return torch.tensor(taken)

@@ -78,7 +78,7 @@ class FlatModel:
         """Logits in evaluation mode."""
         self.point_at(vector)
         self.module.eval()
-        parts = [self.module(self.prepare(part)) for part in x.split(batch)]
+        parts = [self.module(self.prepare(x[i : i + batch])) for i in range(0, len(x), batch)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def gradient(self, vector: Tensor, x: Tensor, y: Tensor, out: Tensor | None = None) -> tuple[Tensor, float]:
@@ -86,7 +86,7 @@ class FlatModel:
         self.point_at(vector)
         self.module.train()
         loss = F.cross_entropy(self.module(self.prepare(x)), y)
-        grads = torch.autograd.grad(loss, self.parameters, allow_unused=True)
+        grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, self.parameters, allow_unused=True)
         out = torch.empty(self.d) if out is None else out
         offset = 0
         for grad, size in zip(grads, self.sizes, strict=True):
