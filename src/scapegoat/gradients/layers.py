@@ -21,11 +21,11 @@ Slots = Mapping[str, Slot]
 
 MakePiece = Callable[[nn.Module, list[Call], Slots], Piece]
 
-_MAKERS: dict[type[nn.Module], tuple[MakePiece, Callable[[nn.Module], bool]]] = {}
+_MAKERS: dict[type[nn.Module], tuple[MakePiece, Callable[[Any], bool]]] = {}
 
 
 def _layer(
-    *kinds: type[nn.Module], when: Callable[[nn.Module], bool] = lambda module: True
+    *kinds: type[nn.Module], when: Callable[[Any], bool] = lambda module: True
 ) -> Callable[[MakePiece], MakePiece]:
     def add(make: MakePiece) -> MakePiece:
         for kind in kinds:
@@ -135,11 +135,12 @@ def instance_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
     return _affine(calls, slots, lambda x: F.instance_norm(x, eps=module.eps), _channel_sum)
 
 
-def _normalises_by_running_statistics(module: Any) -> bool:
-    return not module.training and module.running_mean is not None
-
-
-@_layer(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, when=_normalises_by_running_statistics)
+@_layer(
+    nn.BatchNorm1d,
+    nn.BatchNorm2d,
+    nn.BatchNorm3d,
+    when=lambda module: not module.training and module.running_mean is not None,
+)
 def batch_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
     """With the running statistics; in training mode samples mix and have no gradient of their own."""
     assert isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d)
