@@ -117,7 +117,13 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
     )
     assert {path: path.read_bytes() for path in EXAMPLE.rglob("*.py")} == before
     assert run.summary["rounds"] == 2
-    assert run.summary["membership"]["observed_rounds"] == 2
+    assert run.summary["live"] == {
+        "observed_rounds": 2,
+        "skipped_rounds": 0,
+        "failed_replies": 0,
+        "silent_replies": 0,
+        "set_aside_replies": 0,
+    }
     rows = run.rounds.to_pylist()
     for row in rows:
         assert row["clients"].count(3) == 1

@@ -213,4 +213,9 @@ def _print(results: list[dict[str, Any]], out: Path, report: Path | None) -> Non
         )
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140)
     console.print(table)
+    for summary in results:
+        trouble = {k: v for k, v in summary.get("live", {}).items() if k != "observed_rounds" and v}
+        if trouble:
+            said = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in trouble.items())
+            console.print(f"{summary['attack']} against {summary['defense']}: {said}; the logs say why", soft_wrap=True)
     console.print(f"runs and logs are in {out}" + (f", the report in {report}" if report else ""), soft_wrap=True)

@@ -124,7 +124,6 @@ def assemble(
     records[-1].test_accuracy = test
     membership = summaries.membership_summary(margins, member)
     membership["best_round"] = after[membership["best_round"]] - 1
-    membership["observed_rounds"] = len(after)
     summary = {
         "spec_hash": spec_hash(spec),
         **names,
@@ -134,7 +133,13 @@ def assemble(
         "train_accuracy": train,
         "membership": membership,
         "aggregation": summaries.aggregation_summary(records),  # type: ignore[arg-type]
-        "live": True,
+        "live": {
+            "observed_rounds": len(after),
+            "skipped_rounds": sum(line["skipped"] is not None for line in served.values()),
+            "failed_replies": sum(len(line["failed"]) for line in served.values()),
+            "silent_replies": sum(len(line["silent"]) for line in served.values()),
+            "set_aside_replies": sum(len(line["set_aside"]) for line in served.values()),
+        },
         "versions": summaries.versions() | {"flwr": metadata.version("flwr")},
     }
     rounds = summaries.rounds_table(records)  # type: ignore[arg-type]

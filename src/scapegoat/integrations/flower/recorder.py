@@ -35,6 +35,7 @@ class RecordingGrid(DelegatingGrid):
         self._rows: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
         self._losses: dict[int, float] = {}
         self._rejected: dict[int, str] = {}
+        self._failed: dict[int, str] = {}
         self._report: RoundReport | None = None
 
     def push_messages(self, messages: Iterable[Message]) -> Any:
@@ -84,7 +85,9 @@ class RecordingGrid(DelegatingGrid):
             "nodes": nodes,
             "kept": kept,
             "set_aside": {str(node): reason for node, reason in aside.items()},
+            "failed": {str(node): reason for node, reason in self._failed.items()},
             "silent": list(report.silent) if report is not None else [],
+            "skipped": report.skipped if report is not None else None,
             "norm": geometry.norms(gram).tolist(),
             "mean_angle": geometry.mean_angles(geometry.angles(gram)).tolist(),
             "loss": {str(node): loss for node, loss in self._losses.items()},
@@ -103,12 +106,15 @@ class RecordingGrid(DelegatingGrid):
         self._layout = Layout(records[0])
         self._round += 1
         self._asked = set(names)
-        self._losses, self._rejected = {}, {}
+        self._losses, self._rejected, self._failed = {}, {}, {}
         return True
 
     def _note(self, reply: Message) -> None:
         node = reply.metadata.src_node_id
-        if self._layout is None or reply.has_error():
+        if self._layout is None:
+            return
+        if reply.has_error():
+            self._failed[node] = reply.error.reason
             return
         try:
             records = list(reply.content.array_records.values())
