@@ -193,6 +193,8 @@ def _save(data: Any, out: Path | None) -> Path:
     x, y = (d.detach().cpu().numpy() if isinstance(d, Tensor) else np.asarray(d) for d in data)
     if x.dtype == object or y.dtype == object:
         raise InputError("data: records and labels must be numbers of one shape each")
+    if x.ndim < 2 or len(x) != y.size:
+        raise InputError(f"data: records of shape {x.shape} with {y.size} labels; one label a record is wanted")
     content = io.BytesIO()
     np.savez(content, x=x, y=y)
     folder = (out or Path(tempfile.gettempdir())) / "data"
