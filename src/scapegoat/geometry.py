@@ -103,13 +103,10 @@ def angles(gram_matrix: Tensor) -> Tensor:
     return theta
 
 
-def mean_angles(matrix: Tensor) -> Tensor:
-    """Mean angle [n] of each row to the n - 1 others (0 for a single row), from a Gram matrix.
-
-    Angles (a zero diagonal, and not zero everywhere) are taken as they are.
-    """
-    n = matrix.shape[0]
-    theta = matrix if bool((matrix.diagonal() == 0).all()) and bool(matrix.any()) else angles(matrix)
+def mean_angles(gram_matrix: Tensor) -> Tensor:
+    """Mean angle [n] of each row to the n - 1 others (0 for a single row), from a Gram matrix."""
+    n = gram_matrix.shape[0]
+    theta = angles(gram_matrix)
     return (theta.sum(1) - theta.diagonal()) / max(n - 1, 1)
 
 

@@ -43,7 +43,7 @@ def reputation_atm(
     state = {} if state is None else state
     ids = names(stack, client_ids)
     changed, bound = clipped(stack)
-    now = geometry.mean_angles(geometry.angles(stack.gram()))
+    now = geometry.mean_angles(stack.gram())
     steady = running_angles(changed, ids, state, beta)
     suspicion = torch.maximum(_deviation(now), _deviation(steady))
     ranks = torch.tensor(

@@ -89,7 +89,7 @@ class RecordingGrid(DelegatingGrid):
             "silent": list(report.silent) if report is not None else [],
             "skipped": report.skipped if report is not None else None,
             "norm": geometry.norms(gram).tolist(),
-            "mean_angle": geometry.mean_angles(geometry.angles(gram)).tolist(),
+            "mean_angle": geometry.mean_angles(gram).tolist(),
             "loss": {str(node): loss for node, loss in self._losses.items()},
             "notes": dict(report.notes) if report is not None else {},
         }
