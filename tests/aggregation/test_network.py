@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scapegoat.aggregation.network import WIDTH, _merge_sort, _run, middle_mean, operations, plan
+from scapegoat.aggregation.network import WIDTH, _merge_sort, in_order, middle_mean, operations, plan
 from scapegoat.aggregation.stack import collect
 
 
@@ -18,11 +18,10 @@ def test_every_input_of_zeros_and_ones(n: int) -> None:
     """By the zero-one principle, a network that is right on zeros and ones is right on everything."""
     columns = torch.tensor(list(itertools.product([0.0, 1.0], repeat=n))).T.contiguous()
     for drop in range(1, (n - 1) // 2 + 1):
-        buffers = list(torch.empty(n + 2, columns.shape[1]).unbind(0))
-        out = torch.empty(columns.shape[1])
-        _run(list(columns), plan(n, drop), drop, buffers, out)
-        expected = columns.sort(0).values[drop : n - drop].sum(0) / (n - 2 * drop)
-        assert torch.allclose(out, expected, atol=1e-6)
+        expected = columns.sort(0).values[drop : n - drop].mean(0)
+        assert torch.allclose(middle_mean(collect(columns), drop), expected, atol=1e-6)
+    buffers = list(torch.empty(n + 2, columns.shape[1]).unbind(0))
+    assert torch.equal(torch.stack(in_order(list(columns), buffers)), columns.sort(0).values)
 
 
 @settings(max_examples=40, deadline=None)

@@ -8,9 +8,8 @@ from torch import Tensor
 from scapegoat import geometry
 from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_malicious, register
 from scapegoat.aggregation.multi_krum import Malicious, krum_order
+from scapegoat.aggregation.network import column_blocks, in_order
 from scapegoat.aggregation.stack import screened
-
-_BLOCK_FLOATS = 1 << 20
 
 
 @screened(by_gram=True)
@@ -24,35 +23,32 @@ def bulyan(stack: Stack, malicious: int = 1) -> Aggregate:
     f = min(malicious, max(0, (n - 3) // 4))
     kept = torch.zeros(n, dtype=torch.bool)
     kept[krum_order(geometry.squared_distances(stack.gram()), f, n - 2 * f)] = True
-    chosen = stack.subset(kept)
-    theta = n - 2 * f
-    out = torch.empty(stack.d)
-    width = max(1 << 10, _BLOCK_FLOATS // theta)
-    for start in range(0, stack.d, width):
-        values = torch.stack(chosen.columns(start, min(start + width, stack.d)))
-        out[start : start + width] = closest_mean(values, theta - 2 * f)
+    count = n - 4 * f
+    out = column_blocks(
+        stack.subset(kept), lambda wires, free, target: closest_mean(in_order(wires, free), count, target)
+    )
     return stack.aggregate(out, kept, {"malicious": f})
 
 
-def closest_mean(values: Tensor, count: int) -> Tensor:
-    """Mean of the `count` values of every column [n, c] that are closest to the column's lower median.
+def closest_mean(ordered: list[Tensor], count: int, out: Tensor) -> None:
+    """Mean of the `count` values of every column that are closest to the column's lower median.
 
-    They are neighbours in sorted order: of all windows of `count` values, the one whose farther end is nearest.
+    `ordered` are the sorted values, n vectors. The closest are neighbours in sorted order: of all windows of `count`
+    values, the one whose farther end is nearest. Values outside are left out, never subtracted.
     """
-    n = len(values)
-    ordered = values.sort(0).values
-    middle = ordered[(n - 1) // 2]
-    best = torch.zeros(values.shape[1], dtype=torch.int64)
-    radius = torch.full((values.shape[1],), torch.inf)
-    for first in range(n - count + 1):
-        reach = torch.maximum(middle - ordered[first], ordered[first + count - 1] - middle)
-        nearer = reach < radius
-        best[nearer] = first
-        radius = torch.where(nearer, reach, radius)
-    total = torch.zeros(values.shape[1])
-    for i in range(count):
-        total += ordered.gather(0, (best + i)[None])[0]
-    return total / count
+    n, middle = len(ordered), ordered[(len(ordered) - 1) // 2]
+    first = torch.zeros_like(middle)
+    radius = torch.maximum(middle - ordered[0], ordered[count - 1] - middle)
+    for start in range(1, n - count + 1):
+        reach = torch.maximum(middle - ordered[start], ordered[start + count - 1] - middle)
+        first.masked_fill_(reach < radius, start)
+        torch.minimum(radius, reach, out=radius)
+    out.zero_()
+    for i, value in enumerate(ordered):
+        # Where every window holds the value, there is nothing to ask.
+        everywhere = n - count <= i < count
+        out.add_(value if everywhere else value * ((first <= i) & (first > i - count)))
+    out.div_(count)
 
 
 @register("bulyan")

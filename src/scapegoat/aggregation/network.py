@@ -9,6 +9,7 @@ that nobody reads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
@@ -29,31 +30,42 @@ def middle_mean(stack: Stack, drop: int) -> Tensor:
     if drop == 0:
         return stack.mean()
     steps = plan(len(stack), drop)
+    return column_blocks(stack, lambda wires, free, out: _sum_middle(_run(wires, steps, free), drop, out))
+
+
+def column_blocks(stack: Stack, work: Callable[[list[Tensor], list[Tensor], Tensor], None]) -> Tensor:
+    """A vector [d] made block by block: `work` gets n vectors of columns, n + 2 buffers as long, and the target.
+
+    Threads over the columns meet once, at the end; torch's own would meet after each of many short operations.
+    """
     out = torch.empty(stack.d)
-    # Threads over the columns meet once, at the end; torch's own would meet after each of many short operations.
+
+    def columns(first: int, part: Tensor) -> None:
+        buffers = list(torch.empty(len(stack) + 2, min(WIDTH, len(part))).unbind(0))
+        for start in range(0, len(part), WIDTH):
+            target = part[start : start + WIDTH]
+            at = first + start
+            work(stack.columns(at, at + len(target)), [buffer[: len(target)] for buffer in buffers], target)
+
     workers = max(1, min(torch.get_num_threads(), stack.d // WIDTH))
-    share = -(-stack.d // workers)
+    share = max(1, -(-stack.d // workers))
     parts = [(start, out[start : start + share]) for start in range(0, stack.d, share)]
     if workers == 1:
-        _columns(stack, steps, drop, *parts[0])
+        for part in parts:
+            columns(*part)
     else:
         with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(lambda part: _columns(stack, steps, drop, *part), parts))
+            list(pool.map(lambda part: columns(*part), parts))
     return out
 
 
-def _columns(stack: Stack, steps: tuple[Step, ...], drop: int, first: int, out: Tensor) -> None:
-    buffers = list(torch.empty(len(stack) + 2, min(WIDTH, len(out))).unbind(0))
-    for start in range(0, len(out), WIDTH):
-        target = out[start : start + WIDTH]
-        at = first + start
-        _run(stack.columns(at, at + len(target)), steps, drop, buffers, target)
+def in_order(wires: list[Tensor], free: list[Tensor]) -> list[Tensor]:
+    """n vectors sorted coordinate by coordinate, in the n + 2 buffers given."""
+    return _run(wires, _whole(len(wires)), free)
 
 
-def _run(wires: list[Tensor], steps: tuple[Step, ...], drop: int, pool: list[Tensor], target: Tensor) -> None:
-    n, width = len(wires), len(target)
-    free = [buffer[:width] for buffer in pool]
-    owned = [False] * n
+def _run(wires: list[Tensor], steps: tuple[Step, ...], free: list[Tensor]) -> list[Tensor]:
+    owned = [False] * len(wires)
     for i, j, low, high in steps:
         a, b = wires[i], wires[j]
         if low:
@@ -66,11 +78,20 @@ def _run(wires: list[Tensor], steps: tuple[Step, ...], drop: int, pool: list[Ten
         if owned[i]:
             free.append(a)
         owned[i], owned[j] = low, high
-    middle = wires[drop : n - drop]
-    torch.add(middle[0], middle[-1], out=target) if len(middle) > 1 else target.copy_(middle[0])
-    for wire in middle[1:-1]:
-        target.add_(wire)
-    target.mul_(1 / len(middle))
+    return wires
+
+
+def _sum_middle(wires: list[Tensor], drop: int, out: Tensor) -> None:
+    middle = wires[drop : len(wires) - drop]
+    out.copy_(middle[0])
+    for wire in middle[1:]:
+        out.add_(wire)
+    out.mul_(1 / len(middle))
+
+
+@lru_cache(maxsize=64)
+def _whole(n: int) -> tuple[Step, ...]:
+    return tuple((i, j, True, True) for i, j in _merge_sort(n))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,102 @@
+"""How others compute the same rules: the paper's pseudo-code, torch's own operations, Flower's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MINUTES = 1e10
+"""Numbers to go through from which on a function is left out, because it would take minutes."""
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another way to compute `rule`; its seconds count `times` over. Without a function, `why_not` says why."""
+
+    kind: str
+    rule: str
+    function: Callable[[], Any] | None
+    times: float = 1.0
+    why_not: str = ""
+
+
+def others(updates: Tensor) -> Iterator[Other]:
+    """All that there is to compare with for a stack of this size."""
+    yield from _paper_loops(updates)
+    yield from _torch_operations(updates)
+    yield from _flower(updates)
+
+
+def _unless_slow(kind: str, rule: str, function: Callable[[], Any], numbers: float) -> Other:
+    return Other(kind, rule, function) if numbers < MINUTES else Other(kind, rule, None, why_not="takes minutes")
+
+
+def _total(rows: list[Tensor]) -> Tensor:
+    total = rows[0].clone()
+    for row in rows[1:]:
+        total = total + row
+    return total
+
+
+def _paper_loops(updates: Tensor) -> Iterator[Other]:
+    """The pseudo-code line by line: a pass over both vectors for every number it names."""
+    rows, (n, d) = list(updates), updates.shape
+
+    def atm() -> Tensor:
+        angles = torch.zeros(n, n)
+        for i in range(n):
+            for j in range(i + 1, n):
+                cosine = torch.dot(rows[i], rows[j]) / (rows[i].norm() * rows[j].norm())
+                angles[i, j] = angles[j, i] = torch.arccos(cosine.clamp(-1, 1))
+        kept = (angles.sum(1) / n).argsort()[: n - 2].tolist()
+        return _total([rows[i] for i in kept]) / len(kept)
+
+    def multi_krum() -> Tensor:
+        left, picked = list(range(n)), list[int]()
+        while len(picked) < n // 2:
+            scores = []
+            for i in left:
+                distances = sorted(float((rows[i] - rows[j]).square().sum()) for j in left if j != i)
+                scores.append(sum(distances[: max(1, len(left) - 3)]))
+            picked.append(left.pop(scores.index(min(scores))))
+        return _total([rows[i] for i in picked]) / len(picked)
+
+    yield Other("paper_loop", "fedavg", lambda: _total(rows) / n)
+    yield _unless_slow("paper_loop", "atm", atm, n * n * d)
+    yield _unless_slow("paper_loop", "multi_krum", multi_krum, n**3 / 3 * d)
+
+
+def _torch_operations(updates: Tensor) -> Iterator[Other]:
+    """`torch.median`, a full sort, `torch.topk`; of the largest stacks on a tenth of the columns, times ten."""
+    n, d = updates.shape
+    part, times = (updates[:, : d // 10].contiguous(), 10.0) if n * d > 2e8 else (updates, 1.0)
+
+    def top_k() -> None:
+        for row in part:
+            row.scatter(0, row.abs().topk(len(row) // 2, largest=False).indices, 0)
+
+    yield Other("torch", "median", lambda: part.median(0), times)
+    yield Other("torch", "trimmed_mean", lambda: part.sort(0).values[1:-1].mean(0), times)
+    yield Other("torch", "top_k", top_k, times)
+
+
+def _flower(updates: Tensor) -> Iterator[Other]:
+    """Flower's functions on the same rows, as NumPy arrays of one layer."""
+    try:
+        from flwr.server.strategy import aggregate as flower
+    except ImportError:
+        for rule in ("fedavg", "median", "trimmed_mean", "krum", "bulyan"):
+            yield Other("flower", rule, None, why_not="flwr is not installed")
+        return
+    n, d = updates.shape
+    results = [([row], 1) for row in updates.numpy()]
+    yield Other("flower", "fedavg", lambda: flower.aggregate(results))
+    yield _unless_slow("flower", "median", lambda: flower.aggregate_median(results), 20 * n * d)
+    yield _unless_slow("flower", "trimmed_mean", lambda: flower.aggregate_trimmed_avg(results, 1 / n), 20 * n * d)
+    yield _unless_slow("flower", "krum", lambda: flower.aggregate_krum(results, 1, 0), n * n * d)
+    bulyan = lambda: flower.aggregate_bulyan(list(results), 1, flower.aggregate_krum, to_keep=0)  # noqa: E731
+    yield _unless_slow("flower", "bulyan", bulyan, n**3 / 3 * d)
