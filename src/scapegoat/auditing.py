@@ -23,7 +23,7 @@ from scapegoat.experiments.run import Result, prepare
 from scapegoat.experiments.spec import describe
 
 ATTACKS = ("passive", "gradient_ascent", "agrevader", "adaptive", "fedpoisonmia")
-DEFENSES = ("fedavg", "median", "trimmed_mean", "atm", "clipped_atm", "memory_atm")
+DEFENSES = ("fedavg", "median", "trimmed_mean", "atm", "clipped_atm", "memory_atm", "reputation_atm")
 ROUNDS = 150
 
 Model = str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module]

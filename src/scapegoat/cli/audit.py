@@ -28,7 +28,7 @@ def audit(
     data: str = typer.Option(
         "hospital", "--data", help="A data set, or your own: npz:PATH, parquet:PATH, images:PATH."
     ),
-    defense: list[str] = typer.Option([], "--defense", help="A rule (repeat for several); default: six of them."),
+    defense: list[str] = typer.Option([], "--defense", help="A rule (repeat for several); default: seven of them."),
     attack: list[str] = typer.Option([], "--attack", help="An attack (repeat for several); default: all five."),
     clients: int | None = typer.Option(None, "--clients", help="Clients in the federation (10)."),
     malicious: int | None = typer.Option(None, "--malicious", help="Hostile ones among them (1)."),

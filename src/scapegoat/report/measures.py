@@ -109,6 +109,7 @@ DEFENSE_ORDER = (
     "atm",
     "clipped_atm",
     "memory_atm",
+    "reputation_atm",
 )
 
 
