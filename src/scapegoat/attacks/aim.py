@@ -37,19 +37,22 @@ class Aimed:
     kept: float
 
 
-def aim(view: AttackerView, peers: Peers, direction: Tensor, rule: Rule, evaluations: int) -> Aimed | None:
+def aim(
+    view: AttackerView, peers: Peers, direction: Tensor, rule: Rule, evaluations: int, known: Tensor
+) -> Aimed | None:
     """Search the strength, at the candidate's own norm and at the peers' median; None if the rule refuses to run.
 
     Coarse places first, then halving the gap around the best of them, until `evaluations` runs of the rule are spent.
+    `known` is an update that the attacker has anyway; the answer is never worse than it (its strength is noted as 0).
     """
     copy = _Copy(view, peers, direction, rule)
     try:
         nothing = copy.run(0.0, False)
+        best, best_matched = max(nothing, copy.tried(known, 0.0), key=lambda aimed: aimed.gain), False
     except InputError:
         return None
-    best, best_matched = nothing, False
-    spent = 1
-    coarse = [STRONGEST * 2.0**-i for i in range(max(1, (evaluations - 1) // 3))]
+    spent = 2
+    coarse = [STRONGEST * 2.0**-i for i in range(max(1, (evaluations - spent) // 3))]
     for matched in (False, True):
         for strength in coarse[: evaluations - spent]:
             tried = copy.run(strength, matched)
@@ -84,6 +87,10 @@ class _Copy:
         candidate = self._mean + (strength * self._median) * self._unit
         if matched:
             candidate = with_norm(candidate, self._median)
+        return self.tried(candidate, strength)
+
+    def tried(self, candidate: Tensor, strength: float) -> Aimed:
+        """What the rule does with the peers and this candidate."""
         rows = [*self._peers.rows, *[candidate] * self._view.senders]
         answer = self._rule(rows, self._context(len(rows)))
         kept = float(answer.kept[len(self._peers) :].float().mean())

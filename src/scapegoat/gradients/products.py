@@ -30,8 +30,6 @@ def self_products(rows: Tensor) -> Tensor:
 
     It uses as many threads as torch does, so that results do not depend on how many a machine has.
     """
-    if len(rows) < 32:
-        return rows @ rows.T
     array = rows.detach().numpy()
     with _blas().limit(limits=torch.get_num_threads(), user_api="blas"):
         return torch.from_numpy(array @ array.T)

@@ -1,0 +1,92 @@
+"""The attacks as the paper writes them: plain loops over whole vectors, angles by arccos, no algebra."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+def angle(a: Vector, b: Vector) -> float:
+    """The angle between two vectors; a right one if either is zero."""
+    size = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return math.pi / 2 if size == 0 else math.acos(min(1.0, max(-1.0, float(a @ b) / size)))
+
+
+def largest_angle(update: Vector, peers: list[Vector]) -> float:
+    """The angle to the peer that is farthest off."""
+    return max(angle(update, peer) for peer in peers)
+
+
+def angle_bound(peers: list[Vector]) -> float:
+    """The largest angle between two peers."""
+    return max(angle(a, b) for a, b in itertools.combinations(peers, 2))
+
+
+def distance(a: Vector, b: Vector) -> float:
+    """The Euclidean distance."""
+    return float(np.linalg.norm(a - b))
+
+
+def distance_bound(peers: list[Vector]) -> float:
+    """The largest distance between two peers."""
+    return max(distance(a, b) for a, b in itertools.combinations(peers, 2))
+
+
+def malicious(attack: Vector, masks: list[Vector], chosen: tuple[int, ...], alpha: float) -> Vector:
+    """alpha * g_attack + the mean of the chosen mask gradients."""
+    return alpha * attack + np.mean([masks[i] for i in chosen], axis=0)
+
+
+def greedy(
+    attack: Vector, masks: list[Vector], peers: list[Vector], count: int, alpha: float
+) -> tuple[list[int], int, float]:
+    """Algorithm 1: the chosen samples, the infeasible steps, and how close the closest decision was (radians)."""
+    bound = angle_bound(peers)
+    chosen: list[int] = []
+    infeasible = 0
+    closest = math.inf
+    while len(chosen) < count:
+        reached = {
+            k: largest_angle(malicious(attack, masks, (*chosen, k), alpha), peers)
+            for k in range(len(masks))
+            if k not in chosen
+        }
+        feasible = {k: value for k, value in reached.items() if value <= bound}
+        closest = min([closest, *[abs(value - bound) for value in reached.values()]])
+        if feasible:
+            best = max(feasible, key=lambda k: feasible[k])
+            others = [value for k, value in feasible.items() if k != best]
+        else:
+            infeasible += 1
+            best = min(reached, key=lambda k: reached[k])
+            others = [value for k, value in reached.items() if k != best]
+        closest = min([closest, *[abs(value - reached[best]) for value in others]])
+        chosen.append(best)
+    return chosen, infeasible, closest
+
+
+def exhaustive(attack: Vector, masks: list[Vector], peers: list[Vector], count: int, alpha: float) -> float | None:
+    """The largest angle within the bound over all subsets of the mask samples; None if no subset keeps the bound."""
+    bound = angle_bound(peers)
+    reached = (
+        largest_angle(malicious(attack, masks, subset, alpha), peers)
+        for subset in itertools.combinations(range(len(masks)), count)
+    )
+    return max((value for value in reached if value <= bound), default=None)
+
+
+def adaptive(attack: Vector, peers: list[Vector], trim: int, senders: int = 1, limit: int = 50) -> tuple[Vector, int]:
+    """Algorithm 3; the update and the steps taken."""
+    for step in range(limit):
+        rows = [*peers, *[attack] * senders]
+        means = [sum(angle(a, b) for j, b in enumerate(rows) if j != i) / len(rows) for i, a in enumerate(rows)]
+        if means[-1] < sorted(means, reverse=True)[min(2 * trim, len(rows)) - 1]:
+            return attack, step
+        farthest = max(peers, key=lambda peer: angle(attack, peer))
+        attack = (attack + farthest) / 2
+    return attack, limit
