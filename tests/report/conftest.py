@@ -38,3 +38,10 @@ def small(tmp_path: Path) -> tuple[Path, Summaries]:
     """A store of four short runs that a test may change."""
     found = synthetic.write_store(tmp_path, ("passive", "fedpoisonmia"), ("fedavg", "atm"), rounds=30)
     return tmp_path, found
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Path:
+    """A store of one short run."""
+    synthetic.write_run(tmp_path / "single", synthetic.make_spec("passive", "fedavg", rounds=30))
+    return tmp_path / "single"

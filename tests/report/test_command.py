@@ -48,8 +48,8 @@ def test_tables_are_printed_or_written(
     assert (tmp_path / "table").read_text() == printed
 
 
-def test_figures_are_written_beside_it(small: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(str(small[0]), "--out", str(tmp_path / "r.html"), "--figures", str(tmp_path / "f")) == 0
+def test_figures_are_written_beside_it(single: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(single), "--out", str(tmp_path / "r.html"), "--figures", str(tmp_path / "f")) == 0
     count = len(list((tmp_path / "f").iterdir()))
     assert f"{count} figures in" in capsys.readouterr().out
     assert count > 0

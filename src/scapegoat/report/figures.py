@@ -90,7 +90,7 @@ def matrix_figure(study: Study, measure: Measure) -> Figure:
             text = "–" if estimate is None else number(estimate.value)
             if estimate is not None and estimate.bounded:
                 text += f"\n[{number(estimate.low)}, {number(estimate.high)}]"
-            axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color="white" if shade > 0.62 else "black")
+            axes.text(j, i, text, ha="center", va="center", fontsize=6.5, color="white" if shade > 0.75 else "black")
     axes.set_xticks(range(len(matrix.defenses)), matrix.defenses, rotation=20, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(matrix.attacks)), matrix.attacks)
     axes.grid(visible=False)
@@ -114,8 +114,7 @@ def cell_figure(cell: Cell, runs: Sequence[RunDetail]) -> Figure:
             label = name if index == 0 else None
             left.plot(curves.round[there], series[there], color=COLOURS[colour], linewidth=1.1, label=label)
         if run.roc is not None:
-            floor = 0.5 / run.roc.others
-            right.plot(np.maximum(run.roc.fpr, floor), np.maximum(run.roc.tpr, 1e-3), color=COLOURS[1], linewidth=1.1)
+            right.plot(np.maximum(run.roc.fpr, 1e-3), np.maximum(run.roc.tpr, 1e-3), color=COLOURS[1], linewidth=1.1)
     left.axhline(0.5, color="#888888", linewidth=0.7, linestyle=":")
     left.set(xlabel="round", ylim=(0, 1.02), title=f"{cell.attack} against {cell.defense}")
     left.legend(fontsize=7, loc="lower right")
@@ -132,7 +131,7 @@ def paper_figure(found: PaperFigure) -> Figure:
     """Panels side by side as in the paper, error bars from the intervals, the paper's points hollow."""
     columns = max(1, min(3, len(found.panels)))
     rows = max(1, -(-len(found.panels) // columns))
-    figure = _new(2.3 * columns + 0.3, 1.9 * rows + 0.4, rows, columns)
+    figure = _new(2.3 * columns + 0.3, 1.9 * rows + 0.4, rows, columns, same_y=True)
     labels = list(dict.fromkeys(line.label for panel in found.panels for line in panel.lines))
     for axes, panel in zip(figure.axes, found.panels, strict=False):
         for line in panel.lines:
@@ -155,9 +154,11 @@ def paper_figure(found: PaperFigure) -> Figure:
             theirs = [(x, p) for x, p in zip(line.x, line.paper, strict=False) if p is not None]
             if theirs:
                 axes.plot(*zip(*theirs, strict=True), MARKERS[k], color=COLOURS[k], markersize=4.5, fillstyle="none")
-        axes.set(title=panel.title, xlabel=found.x_label, ylabel=found.y_label)
+        axes.set(title=panel.title, xlabel=found.x_label)
         if found.y_range is not None:
             axes.set_ylim(*found.y_range)
+    for axes in figure.axes[::columns]:
+        axes.set_ylabel(found.y_label)
     for axes in figure.axes[len(found.panels) :]:
         axes.set_visible(False)
     if labels and figure.axes:
@@ -166,14 +167,14 @@ def paper_figure(found: PaperFigure) -> Figure:
     return figure
 
 
-def _new(width: float, height: float, rows: int = 1, columns: int = 1) -> Figure:
+def _new(width: float, height: float, rows: int = 1, columns: int = 1, same_y: bool = False) -> Figure:
     """A figure without pyplot: nothing global, no screen."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.subplots(rows, columns)
+    figure.subplots(rows, columns, sharey=rows * columns > 1 and same_y)
     return figure
 
 
