@@ -114,7 +114,7 @@ function drawRoc(host, cell, baseline) {
   const limit = sx(1 / others);
   layer.append(
     svg("rect", { class: "shade", x: chart.left, width: Math.max(0, limit - chart.left), y: chart.top, height: chart.height - chart.bottom - chart.top }),
-    svg("text", { x: limit - 5, y: chart.top + 12, "text-anchor": "end" }, "no false alarm"),
+    svg("text", { x: limit - 5, y: at01 > 0.1 ? chart.height - chart.bottom - 8 : chart.top + 14, "text-anchor": "end" }, "no false alarm"),
     svg("line", { class: "ref", x1: sx(0.01), y1: sy(0.01), x2: sx(1), y2: sy(1) }),
     svg("text", { x: sx(0.13), y: sy(0.068), "text-anchor": "start" }, "guessing"),
   );
