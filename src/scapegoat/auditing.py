@@ -20,7 +20,6 @@ from scapegoat.experiments import RunStore, Spec, parse
 from scapegoat.experiments.executors import Event, Failure, cores, execute, named
 from scapegoat.experiments.fitting import fit_defense, fitting_model
 from scapegoat.experiments.run import Result, prepare
-from scapegoat.experiments.spec import describe
 
 ATTACKS = ("passive", "gradient_ascent", "agrevader", "adaptive", "fedpoisonmia")
 DEFENSES = ("fedavg", "median", "trimmed_mean", "atm", "clipped_atm", "memory_atm", "reputation_atm")
@@ -44,8 +43,8 @@ class Audit:
     def page(self) -> report.Page:
         """The report as data."""
         if not self._page:
-            missing = {(f.spec.attack.name, describe(f.spec.defense)): f.reason for f in self.failures}
-            self._page.append(report.build(self.results, title=self.title, command=self.command, missing=missing))
+            found = [*self.results, *self.failures]
+            self._page.append(report.build(found, title=self.title, command=self.command))
         return self._page[0]
 
     @property

@@ -124,6 +124,7 @@ def summarise(spec: Spec, simulation: Simulation, seconds: float) -> dict[str, A
     """The JSON summary of a run."""
     last = simulation.records[-1]
     margins = simulation.margins[: simulation.round]
+    tested = len(simulation.test)
     epsilon = last.defense_notes.get("epsilon")
     return {
         "spec_hash": spec.hash,
@@ -135,6 +136,7 @@ def summarise(spec: Spec, simulation: Simulation, seconds: float) -> dict[str, A
         "rounds": simulation.round,
         "seconds": seconds,
         "test_accuracy": last.test_accuracy,
+        "test_accuracy_ci": metrics.rate(round((last.test_accuracy or 0.0) * tested), tested).ci,
         "train_accuracy": simulation.train_accuracy(),
         "parameters": simulation.model.d,
         "membership": membership_summary(margins, simulation.member),
