@@ -46,8 +46,9 @@ def values(arrays: ArrayRecord) -> dict[str, np.ndarray]:
 
 def test_every_rule_has_a_strategy_that_flower_users_can_name():
     assert {"AngularTrimmedMean", "ClippedAngularTrimmedMean", "MemoryAngularTrimmedMean"} <= set(strategies)
+    data = {"validate": lambda arrays: (0.0, 0.0), "train_on_root": lambda arrays: arrays}
     for name, rule in rules.classes():
-        strategy = getattr(flower, strategy_name(name))(fraction_evaluate=0.5)
+        strategy = getattr(flower, strategy_name(name))(fraction_evaluate=0.5, **data)
         assert strategy.server.rule == rule()
         assert strategy.__doc__
 
@@ -309,6 +310,23 @@ def test_rules_with_data_of_the_server_try_candidates_on_it():
     assert (score.loss, score.error_rate) == (0.5, 0.25)
     np.testing.assert_allclose(seen[-1]["layer.bias"], arrays["layer.bias"] - 1, rtol=1e-6)
     assert torch.equal(context.root_update(), torch.zeros(16))
+
+
+@pytest.mark.parametrize("rule", ["fang", "fltrust", [{"name": "norm_clipping"}, {"name": "fltrust"}]])
+def test_rules_that_need_data_of_the_server_say_so_at_once(rule):
+    with pytest.raises(InputError, match="data of the server's own"):
+        RobustAggregation(rule)
+
+
+def test_fltrust_weighs_by_the_servers_own_update():
+    arrays = model()
+    root = moved(arrays, 0)
+    strategy = started(flower.FLTrust(train_on_root=lambda given: record(root)), arrays)
+    turned = {name: 2 * arrays[name] - value for name, value in root.items()}
+    new, metrics = strategy.aggregate_train(1, [reply(1, root), reply(2, turned), reply(3, moved(arrays, 0))])
+    assert metrics["kept-nodes"] == [1, 3]
+    for name, value in values(new).items():
+        np.testing.assert_allclose(value, root[name], atol=1e-6)
 
 
 def test_aggregating_before_anything_was_sent_says_so():

@@ -29,6 +29,10 @@ TrainOnRoot = Callable[[ArrayRecord], ArrayRecord]
 ProbeOutputs = Callable[[ArrayRecord, int], Any]
 
 
+# Rules that cannot do a round without the server's own data, and what gives it to them.
+NEEDS = {"fang": "validate", "fltrust": "train_on_root"}
+
+
 class RobustServer:
     """A rule with its memory, the server's optimizer, and the arrays that the clients were given.
 
@@ -57,6 +61,10 @@ class RobustServer:
             raise InputError(f"replies: {replies!r} is not allowed (one of: arrays, updates)")
         if buffer_merge not in ("mean", "median"):
             raise InputError(f"buffer_merge: {buffer_merge!r} is not allowed (one of: mean, median)")
+        given = {"validate": validate, "train_on_root": train_on_root}
+        for part in _parts(self.rule):
+            if part in NEEDS and given[NEEDS[part]] is None:
+                raise InputError(f"{part} works with data of the server's own: give it {NEEDS[part]}=, a function")
         self.kind = replies
         self.buffer_names = tuple(buffers)
         self.buffer_merge = buffer_merge
@@ -160,6 +168,12 @@ class RobustServer:
             sampling_rate=self.sampling_rate,
             rounds=self.rounds,
         )
+
+
+def _parts(rule: Rule) -> list[str]:
+    """The names of the rule, or of all stages of a pipeline."""
+    written: Any = rule.canonical()
+    return [str(part["name"]) for part in (written if isinstance(written, list) else [written])]
 
 
 def _optimizer(value: OptimizerOptions | Mapping[str, Any] | str, lr: float) -> OptimizerOptions:

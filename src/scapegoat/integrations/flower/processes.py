@@ -102,7 +102,7 @@ class LiveFederation:
             **quiet(self.directory / "flwr"),
             "OMP_NUM_THREADS": "1",
             "PATH": os.pathsep.join([*here, os.environ.get("PATH", "")]),
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
             "NO_PROXY": f"{LOOPBACK},localhost",
             "no_proxy": f"{LOOPBACK},localhost",
             "PYTHONUNBUFFERED": "1",

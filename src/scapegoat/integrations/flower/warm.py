@@ -1,9 +1,9 @@
 """ClientApp processes that start in no time: forked from one that has torch and Flower imported already.
 
 Flower starts a process for every message to a node, and importing torch takes longer than most rounds. Commands of the
-same names (`flwr-clientapp`, and `flower-superexec` that starts it), first on the path of the SuperNodes, ask a server
-here to fork instead. Each is still a process of its own, with the arguments, environment, folder and output that Flower
-gave it.
+same names (`flwr-clientapp`, `flwr-serverapp`, and `flower-superexec` that starts them), first on the path of Flower's
+processes, ask a server here to fork instead. Each is still a process of its own, with the arguments, environment,
+folder and output that Flower gave it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-COMMANDS = ("flwr-clientapp", "flower-superexec")
+COMMANDS = ("flwr-clientapp", "flwr-serverapp", "flower-superexec")
 PRELOADED = (
     "torch",
     "numpy",
     "flwr.clientapp",
     "flwr.supernode.runtime.run_clientapp",
     "flwr.supercore.superexec.run_superexec",
+    "flwr.superlink.runtime.run_serverapp",
     "scapegoat.integrations.flower.hostile",
     "scapegoat.integrations.flower.live",
 )

@@ -1,0 +1,159 @@
+"""What is written down about live rounds, and how it becomes a run in the store."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("flwr")
+
+from flwr.app import ArrayRecord
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from scapegoat import report as reports
+from scapegoat.attacks import Samples
+from scapegoat.errors import RunError
+from scapegoat.experiments import RunStore
+from scapegoat.integrations.flower import AngularTrimmedMean
+from scapegoat.integrations.flower.hostile import append_line, keep_model, read_lines
+from scapegoat.integrations.flower.outcome import Truth, assemble
+from scapegoat.integrations.flower.recorder import run_recorded
+from scapegoat.integrations.flower.rounds import observers
+from tests.integrations.flower_fakes import FakeGrid, answering, record
+
+NODES = (31, 7, 2**63 + 1, 12)
+
+
+def nodes(**odd):
+    def step(node):
+        return lambda arrays: {"w": arrays["w"] - np.float32(0.1) * np.arange(1, 5, dtype=np.float32) * (node % 5 + 1)}
+
+    return {node: odd.get(f"n{node}", answering(step(node))) for node in NODES}
+
+
+def served(strategy, grid, path, rounds=2):
+    app = ServerApp()
+    app.main()(
+        lambda grid, context: strategy.start(grid, record({"w": np.zeros(4, np.float32)}), num_rounds=rounds) and None
+    )
+    run_recorded(app, grid, None, path, "arrays")
+    return read_lines(path)
+
+
+def test_our_strategies_say_whom_they_kept(tmp_path):
+    lines = served(AngularTrimmedMean(trim=1, fraction_evaluate=0.0), FakeGrid(nodes()), tmp_path / "rounds.jsonl")
+    assert [line["round"] for line in lines] == [1, 2]
+    for line in lines:
+        assert line["nodes"] == sorted(NODES)
+        assert sum(line["kept"]) == 2
+        assert line["norm"] == pytest.approx([0.1 * 30**0.5 * (node % 5 + 1) for node in sorted(NODES)], rel=1e-5)
+        assert line["mean_angle"] == pytest.approx([0.0] * 4, abs=1e-3)
+        assert line["skipped"] is None
+    assert observers == []
+
+
+def test_of_other_strategies_the_rounds_are_known_and_not_their_choice(tmp_path):
+    nan = answering(lambda arrays: {"w": arrays["w"] * np.float32(np.nan)})
+    lines = served(FedAvg(fraction_evaluate=0.0), FakeGrid(nodes(n7=nan)), tmp_path / "rounds.jsonl", rounds=1)
+    assert lines[0]["kept"] is None
+    assert lines[0]["nodes"] == sorted(set(NODES) - {7})
+    assert "NaN" in lines[0]["set_aside"]["7"]
+
+
+def test_nothing_is_written_where_the_folder_is_not_there(tmp_path):
+    strategy = AngularTrimmedMean(fraction_evaluate=0.0)
+    served(strategy, FakeGrid(nodes()), tmp_path / "elsewhere" / "rounds.jsonl")
+    assert len(strategy.history) == 2
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def truth() -> Truth:
+    generator = torch.Generator().manual_seed(0)
+    targets = Samples(torch.randn(8, 3, generator=generator), torch.randint(2, (8,), generator=generator))
+    return Truth(
+        targets=targets,
+        members=np.arange(8) < 4,
+        record=np.arange(100, 108),
+        wrong_labels=1 - targets.y.numpy(),
+        owner=[0, 1, 0, 1, None, None, None, None],
+        model=lambda: nn.Linear(3, 2),
+        test=targets,
+    )
+
+
+def observed(directory, after, message="evaluate", **more):
+    line = {"node": 9, "message": message, "server_round": after, "after": after, "scores": [1.0, -1.0] * 4, **more}
+    append_line(directory / "hostile" / "observations.jsonl", line)
+    keep_model(directory / "hostile" / "observations.safetensors", ArrayRecord(nn.Linear(3, 2).state_dict()))
+
+
+def server_line(number, **more):
+    line = {
+        "round": number,
+        "nodes": [5, 9],
+        "kept": [True, False],
+        "set_aside": {"77": "NaN"},
+        "failed": {},
+        "silent": [],
+        "skipped": None,
+        "norm": [1.0, 2.0],
+        "mean_angle": [0.5, 0.5],
+        "loss": {"5": 0.25, "9": 99.0},
+        "notes": {"trim": 1.0},
+    }
+    return line | more
+
+
+def assembled(directory, **keywords):
+    names = {"attack": "passive", "defense": "atm", "data": "d", "model": "m", "seed": 0}
+    spec = {"data": {"name": "d"}, "attack": {"name": "passive"}, "defense": {"name": "atm"}, "live": {"flower": "1"}}
+    arguments = {"clients": {5: 0, 9: 1}, "hostile": {1}, "names": names, "seconds": 1.0} | keywords
+    return assemble(directory, spec, truth(), **arguments)
+
+
+def test_observations_and_rounds_become_a_run_that_the_report_reads(tmp_path):
+    observed(tmp_path, 1, "train", notes={"alpha": 2.0}, masks=[3, 4])
+    observed(tmp_path, 3)
+    for number in (1, 2, 3):
+        append_line(tmp_path / "rounds.jsonl", server_line(number, kept=None if number == 2 else [True, False]))
+    run = assembled(tmp_path)
+    rows = run.rounds.to_pylist()
+    assert [row["attack_accuracy"] for row in rows] == [0.5, None, 0.5]
+    assert rows[0]["clients"] == [0, 1, 2]
+    assert rows[0]["malicious"] == [False, True, False]
+    assert rows[0]["kept"] == [True, False, False]
+    assert rows[0]["rejected"] == [False, False, True]
+    assert rows[0]["loss"] == 0.25
+    assert rows[0]["masks"] == [3, 4]
+    assert rows[1]["kept"] == [True, True, False]
+    assert dict(rows[1]["defense_notes"])["kept_unknown"] == 1.0
+    assert run.summary["membership"]["best_round"] == 0
+    assert run.summary["live"]["observed_rounds"] == 2
+    assert run.summary["aggregation"]["malicious_rounds"] == 3
+    assert run.targets["client"].to_pylist() == [0, 1, 0, 1, None, None, None, None]
+    store = RunStore(tmp_path / "out")
+    store.write(run.summary["spec_hash"], run.spec, run.rounds, run.targets, run.summary)
+    assert store.problem(run.summary["spec_hash"]) is None
+    assert json.loads(json.dumps(run.summary)) == run.summary
+    page = reports.build(tmp_path / "out")
+    assert page.studies[0].matrix.attacks == ("passive",)
+    reports.write_html(page, tmp_path / "report.html")
+
+
+def test_an_attacker_that_saw_nothing_is_a_failed_run(tmp_path):
+    append_line(tmp_path / "rounds.jsonl", server_line(1))
+    with pytest.raises(RunError, match="never shown"):
+        assembled(tmp_path)
+
+
+def test_the_attackers_own_view_is_enough(tmp_path):
+    """A SuperLink on another machine writes no rounds here."""
+    observed(tmp_path, 2)
+    run = assembled(tmp_path)
+    assert run.summary["rounds"] == 2
+    assert run.summary["aggregation"]["malicious_rounds"] == 0
