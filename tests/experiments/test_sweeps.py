@@ -16,10 +16,21 @@ from scapegoat.experiments.sweeps import get, registry
 from scapegoat.report.sweeps import sections
 from tests.experiments.tiny import SETTINGS, spec
 
-NAMES = (
-    "async-c08 async-c10 attack-cost client-count defense-cost main-c08 main-c10 malicious-fraction mask-selection "
-    "more-defenses non-iid-degree partial-knowledge target-count"
-).split()
+NAMES = [
+    "async-c08",
+    "async-c10",
+    "attack-cost",
+    "client-count",
+    "defense-cost",
+    "main-c08",
+    "main-c10",
+    "malicious-fraction",
+    "mask-selection",
+    "more-defenses",
+    "non-iid-degree",
+    "partial-knowledge",
+    "target-count",
+]
 
 
 def tiny_plan(name: str, rounds: int = 1, seeds: int = 1, extra: tuple[str, ...] = ()) -> plans.Plan:
@@ -110,7 +121,11 @@ def test_sweeps_share_the_runs_that_they_have_in_common() -> None:
 
 def test_trim_follows_the_malicious_clients_as_far_as_the_rule_allows() -> None:
     def trims(name: str, defense: str) -> list[tuple[int, int | float]]:
-        found = {(c.spec.federation.malicious, c.spec.defense.trim) for c in tiny_plan(name).cells if c.at["defense"] == defense}  # type: ignore[attr-defined]
+        found = {
+            (c.spec.federation.malicious, c.spec.defense.trim)
+            for c in tiny_plan(name).cells
+            if c.at["defense"] == defense
+        }  # type: ignore[attr-defined]
         return sorted(found)
 
     # 8 of 10 clients are picked: 2b < 8.
@@ -244,7 +259,9 @@ class TestStatus:
         beat.beat(3, 10)
         stopped = marks.Heartbeat(store, "stopped", {})
         stopped.beat(5, 10)
-        (store.part("stopped") / "progress.json").write_text('{"round": 5, "rounds": 10, "pid": 0, "host": "elsewhere"}')
+        (store.part("stopped") / "progress.json").write_text(
+            '{"round": 5, "rounds": 10, "pid": 0, "host": "elsewhere"}'
+        )
         kinds = dict.fromkeys([*names, hopeless, "under-way", "stopped", "untouched"], "passive")
         found = status(store, kinds)
         assert found.done == (names[1],)

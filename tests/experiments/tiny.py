@@ -19,7 +19,9 @@ SETTINGS = [
 ]
 
 
-def spec(attack: str = "passive", defense: str = "fedavg", rounds: int = 3, seed: int = 0, **attack_options: Any) -> dict:
+def spec(
+    attack: str = "passive", defense: str = "fedavg", rounds: int = 3, seed: int = 0, **attack_options: Any
+) -> dict:
     return {
         "seed": seed,
         "data": DATA,

@@ -72,7 +72,9 @@ def greedy_over_random(runs: Sequence[Run]) -> Finding:
         "Greedy mask selection beats random selection (the paper: by over 20%).",
         judge(differences, everywhere=True),
         f"{gain}{tally(differences)}.",
-        (("Greedy against random", ("setting", "defense", "greedy", "random", "difference, points"), rows),),
+        (("Greedy against random", ("setting", "defense", "greedy", "random", "difference, points"), rows),)
+        if rows
+        else (),
         _sources(found),
     )
 
@@ -98,7 +100,9 @@ def iid_leaks_more(runs: Sequence[Run]) -> Finding:
         "IID clients leak more than non-IID clients.",
         judge(differences, everywhere=False),
         f"{tally(differences)}. {printed}",
-        (("IID minus non-IID (0.5), by attack", ("attack", "mean difference, points", "IID higher"), tuple(rows)),),
+        (("IID minus non-IID (0.5), by attack", ("attack", "mean difference, points", "IID higher"), tuple(rows)),)
+        if rows
+        else (),
         _sources(found),
     )
 
