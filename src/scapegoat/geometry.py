@@ -38,12 +38,19 @@ def dimension(rows: Rows) -> int:
 
 
 def blocks(rows: Rows, width: int) -> Iterator[tuple[int, Tensor]]:
-    """The stack as (offset, [n, <= width]) blocks of columns: views of a matrix, or copies of separate vectors."""
-    for start in range(0, dimension(rows), width):
-        if isinstance(rows, Tensor):
+    """The stack as (offset, [n, <= width]) blocks of columns: views of a matrix, or copies of separate vectors.
+
+    A copy is good until the next block: they share their memory.
+    """
+    d = dimension(rows)
+    if isinstance(rows, Tensor):
+        for start in range(0, d, width):
             yield start, rows[:, start : start + width]
-        else:
-            yield start, torch.stack([row[start : start + width] for row in rows])
+        return
+    buffer = torch.empty(len(rows), min(width, d))
+    for start in range(0, d, width):
+        parts = [row[start : start + width] for row in rows]
+        yield start, torch.stack(parts, out=buffer[:, : len(parts[0])])
 
 
 def gram(rows: Rows) -> Tensor:
@@ -128,7 +135,7 @@ def _wide(rows: Rows) -> int:
     n, d = max(len(rows), 1), dimension(rows)
     if isinstance(rows, Tensor):
         return CHUNK * max(1, _BLOCK_BYTES // (4 * n * n))
-    return CHUNK * max(1, min(_BLOCK_BYTES, n * d // 2) // (4 * n * CHUNK))
+    return CHUNK * max(1, min(_BLOCK_BYTES // 2, n * d // 2) // (4 * n * CHUNK))
 
 
 def _chunked(block: Tensor) -> Iterator[Tensor]:

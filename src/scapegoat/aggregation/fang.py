@@ -24,11 +24,13 @@ def fang(stack: Stack, score: Callable[[Tensor], Score], malicious: int = 1, met
     The impact of update i is the validation error (or loss) of the mean with it, less that of the mean without it; each
     method drops the f updates with the largest impact, and an update must survive every method used. The first term is
     the same for all i, so the mean without i alone decides. Ties go by row order, earlier rows stay; a score that is
-    not a number counts as infinite. `score` must look at nothing but the server's own validation data.
+    not a number counts as infinite. `score` must look at nothing but the server's own validation data, and must not
+    hold on to the vector that it is given.
     """
     n = len(stack)
     f = min(malicious, n - 1)
-    scores = [score(stack.mean(_without(n, i))) for i in range(n)] if n > 1 else []
+    candidate = torch.empty(stack.d)
+    scores = [score(stack.mean(_without(n, i), out=candidate)) for i in range(n)] if n > 1 else []
     kept = torch.ones(n, dtype=torch.bool)
     for used, values in (("err", [s.error_rate for s in scores]), ("lfr", [s.loss for s in scores])):
         if method in (used, "both") and f:

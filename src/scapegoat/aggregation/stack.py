@@ -64,13 +64,13 @@ class Stack:
         length = self._known["squares"].sqrt()
         return length if self.scale is None else length * self.scale
 
-    def weighted(self, weights: Tensor) -> Tensor:
-        """sum_i weights[i] x_i as a float32 vector [d]; rows of weight zero are not read."""
+    def weighted(self, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        """sum_i weights[i] x_i as a float32 vector [d], in `out` if given."""
         weights = weights.double() if self.scale is None else weights.double() * self.scale
         used = weights.nonzero().flatten().tolist()
         if isinstance(self.rows, Tensor) and 3 * len(used) > len(self):
-            return torch.mv(self.rows.T, weights.to(self.rows.dtype))
-        out = torch.zeros(self.d)
+            return torch.mv(self.rows.T, weights.to(self.rows.dtype), out=out)
+        out = torch.zeros(self.d) if out is None else out.zero_()
         factors = weights.tolist()
         for start in range(0, self.d, _ADD_WIDTH):
             part = out[start : start + _ADD_WIDTH]
@@ -78,10 +78,10 @@ class Stack:
                 part.add_(self.rows[i][start : start + _ADD_WIDTH], alpha=factors[i])
         return out
 
-    def mean(self, keep: Tensor | None = None) -> Tensor:
-        """Mean of the rows, or of those where `keep` [n] is True."""
+    def mean(self, keep: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """Mean of the rows, or of those where `keep` [n] is True; in `out` if given."""
         chosen = torch.ones(len(self), dtype=torch.float64) if keep is None else keep.double()
-        return self.weighted(chosen / chosen.sum().clamp_min(1))
+        return self.weighted(chosen / chosen.sum().clamp_min(1), out)
 
     def columns(self, start: int, stop: int) -> list[Tensor]:
         """Columns start..stop of every row."""

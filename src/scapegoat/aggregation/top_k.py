@@ -12,33 +12,39 @@ from torch import Tensor
 from scapegoat.aggregation.base import Aggregate, AggregationContext, Stack, Transform, register
 from scapegoat.aggregation.stack import screened
 
+_WIDTH = 1 << 16
+
 
 @screened()
 def top_k(stack: Stack, fraction: float = 0.5) -> Aggregate:
     """Mean of the updates, each with only its k = ceil(fraction · d) largest coordinates by magnitude."""
-    total = torch.zeros(stack.d)
+    total, scratch = torch.zeros(stack.d), torch.empty(stack.d)
     for i, row in enumerate(stack.rows):
         factor = 1.0 if stack.scale is None else float(stack.scale[i])
-        total.add_(largest(row, fraction), alpha=factor / len(stack))
+        add_largest(total, row, fraction, factor / len(stack), scratch)
     return stack.aggregate(total, notes={"fraction": fraction})
 
 
-def largest(row: Tensor, fraction: float) -> Tensor:
-    """The vector with its ceil(fraction · d) largest magnitudes and zeros elsewhere; ties go by position."""
+def add_largest(total: Tensor, row: Tensor, fraction: float, factor: float, scratch: Tensor) -> None:
+    """total += factor · row at the ceil(fraction · d) largest magnitudes of the row; ties go by position."""
     d = len(row)
     k = min(d, math.ceil(fraction * d - 1e-9))
     if k == d:
-        return row.clone()
-    # The k-th largest magnitude by selection, not by a sort. NumPy's partition works in place on the one copy made.
-    magnitude = row.abs()
-    magnitude.numpy().partition(d - k)
-    threshold = float(magnitude[d - k])
-    torch.abs(row, out=magnitude)
-    kept = magnitude > threshold
-    missing = k - int(kept.sum())
-    ties = (magnitude == threshold).nonzero().flatten()[:missing]
-    kept[ties] = True
-    return torch.mul(row, kept, out=magnitude)
+        total.add_(row, alpha=factor)
+        return
+    # The k-th largest magnitude by selection, not by a sort, in place.
+    torch.abs(row, out=scratch).numpy().partition(d - k)
+    threshold = float(scratch[d - k])
+    ties = k - int(torch.count_nonzero(scratch[d - k :] > threshold))
+    for start in range(0, d, _WIDTH):
+        part = row[start : start + _WIDTH]
+        magnitude = part.abs()
+        kept = magnitude > threshold
+        if ties > 0:
+            tied = (magnitude == threshold).nonzero().flatten()[:ties]
+            kept[tied] = True
+            ties -= len(tied)
+        total[start : start + _WIDTH].add_(part * kept, alpha=factor)
 
 
 @register("top_k")
@@ -54,11 +60,9 @@ class TopK(Transform):
 
     def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
         """The rows with zeros in place of their smaller coordinates."""
-        rows = torch.empty(len(stack), stack.d)
+        rows, scratch = torch.zeros(len(stack), stack.d), torch.empty(stack.d)
         for i, row in enumerate(stack.rows):
-            rows[i] = largest(row, self.fraction)
-            if stack.scale is not None:
-                rows[i] *= float(stack.scale[i])
+            add_largest(rows[i], row, self.fraction, 1.0 if stack.scale is None else float(stack.scale[i]), scratch)
         return stack.holding(rows), {"fraction": self.fraction}
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:

@@ -17,7 +17,7 @@ from scapegoat.experiments.bench.timing import interleaved
 
 SIZES = tuple(itertools.product((10, 50, 200), (300_000, 3_200_000)))
 QUICK = ((10, 30_000), (50, 30_000))
-LONG = 2.0
+LONG = 4.0
 """Seconds after which a function is measured once only, without a repeat."""
 
 CLASSES, HIDDEN = 10, 32
