@@ -134,6 +134,27 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
     assert run.summary["defense"] == "AngularTrimmedMean"
 
 
+def test_a_federation_that_runs_already_is_joined_with_one_hostile_node(tmp_path):
+    nodes = [{"partition-id": number, "num-partitions": 4} for number in range(3)]
+    with LiveFederation(tmp_path / "theirs", nodes) as theirs:
+        run = audit_app(
+            EXAMPLE,
+            "hospital_federation.audit:material",
+            "passive",
+            tmp_path / "ours",
+            nodes=4,
+            run_config={"num-server-rounds": 1, "strategy": "FedAvg"},
+            where=Where(theirs.address),
+            timeout=180,
+        )
+        assert all(child.running for child in theirs.children)
+    (row,) = run.rounds.to_pylist()
+    assert sum(row["malicious"]) == 1
+    assert len(row["clients"]) == 4
+    assert dict(row["defense_notes"]) == {"kept_unknown": 1.0}
+    assert run.spec["live"]["superlink"] == "named by the user"
+
+
 def test_a_federation_that_is_stopped_leaves_no_process_behind(tmp_path):
     """SIGTERM in the middle of an audit ends every process that it started."""
     script = textwrap.dedent(
@@ -171,8 +192,9 @@ def test_only_loopback_needs_no_declaration():
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("10.1.2.3")
     assert not is_loopback("a name that does not exist")
-    Where("127.0.0.1:9092")
-    Where("10.1.2.3:9092", owned=True)
+    assert Where("127.0.0.1:9092").insecure
+    assert not Where("10.1.2.3:9092", owned=True).insecure
+    assert Where("10.1.2.3:9092", owned=True, plaintext=True).insecure
     with pytest.raises(InputError, match="--i-own-this-federation"):
         Where("10.1.2.3:9092")
     with pytest.raises(InputError, match="host:port"):

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 DEFAULT_ROUNDS = 20
+OLDEST = (1, 41)  # since then SuperLink and SuperNodes are started and reached over HTTP as they are here
 DEFAULT_ATTACKS = ("gradient_ascent",)
 DEFAULT_DEFENSES = ("fedavg", "atm")
 
@@ -50,6 +51,9 @@ def audit(
     root_certificates: Path | None = typer.Option(
         None, "--root-certificates", help="With --superlink: PEM file to verify its TLS certificate."
     ),
+    plaintext: bool = typer.Option(
+        False, "--insecure", help="With --superlink: no TLS to another machine (on this one there never is)."
+    ),
     owned: bool = typer.Option(
         False, "--i-own-this-federation", help="Declare that a SuperLink on another machine is yours to attack."
     ),
@@ -74,13 +78,13 @@ def audit(
     from scapegoat.integrations.flower import require_flower
 
     _consistent(app, material, spec, set_, defense, side_by_side, superlink, run_config)
-    require_flower()
+    require_flower(OLDEST)
     from scapegoat.experiments.spec import describe
     from scapegoat.integrations.flower import audit as live
     from scapegoat.integrations.flower.live import live_spec
     from scapegoat.integrations.flower.wrapper import run_config as parse_run_config
 
-    where = live.Where(superlink, root_certificates, owned)
+    where = live.Where(superlink, root_certificates, owned, plaintext)
     if report is not None and not report.absolute().parent.is_dir():
         raise InputError(f"--report {report}: is not a file in an existing folder")
     results: list[dict[str, Any]] = []

@@ -10,6 +10,7 @@ Needs Flower: `pip install 'scapegoat-fl[flower]'`.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 from typing import Any
 
@@ -31,12 +32,16 @@ class FlowerMissingError(InputError, ImportError):
     """Flower is not installed."""
 
 
-def require_flower() -> None:
-    """Say in one line how to install Flower, if it is not there."""
+def require_flower(minimum: tuple[int, int] = (0, 0)) -> None:
+    """Say in one line how to install Flower, if it is not there or too old."""
     try:
         importlib.import_module("flwr.app")
     except ImportError:
         raise FlowerMissingError(INSTALL) from None
+    found = importlib.metadata.version("flwr")
+    if tuple(int(part) for part in found.split(".")[:2]) < minimum:
+        wanted = ".".join(map(str, minimum))
+        raise InputError(f"Flower {found} starts its processes otherwise; this needs: pip install 'flwr>={wanted}'")
 
 
 def __getattr__(name: str) -> Any:

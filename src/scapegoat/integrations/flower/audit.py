@@ -44,6 +44,7 @@ class Where:
     superlink: str | None = None
     root_certificates: Path | None = None
     owned: bool = False
+    plaintext: bool = False
 
     def __post_init__(self) -> None:
         if self.superlink is None:
@@ -51,11 +52,23 @@ class Where:
         host, _, port = self.superlink.rpartition(":")
         if not host or not port.isdecimal():
             raise InputError(f"--superlink {self.superlink!r}: write host:port")
-        if not self.owned and not is_loopback(host.strip("[]")):
+        if self.root_certificates is not None and not self.root_certificates.is_file():
+            raise InputError(f"--root-certificates {self.root_certificates}: is not a file")
+        if not self.owned and not self.local:
             raise InputError(
                 f"--superlink {self.superlink}: is not on this machine; an audit sends poisoned updates, so it joins "
                 "only a federation that is yours: say so with --i-own-this-federation"
             )
+
+    @property
+    def local(self) -> bool:
+        """The SuperLink is on this machine."""
+        return self.superlink is None or is_loopback(self.superlink.rpartition(":")[0].strip("[]"))
+
+    @property
+    def insecure(self) -> bool:
+        """Without TLS: on this machine, or where the user says so."""
+        return self.root_certificates is None and (self.local or self.plaintext)
 
 
 def is_loopback(host: str) -> bool:
@@ -165,7 +178,7 @@ def audit_app(
         if where.superlink is not None:
             configs = [configs[hostile]]
         started = time.perf_counter()
-        live = LiveFederation(directory, configs, where.superlink, where.root_certificates)
+        live = LiveFederation(directory, configs, where.superlink, where.root_certificates, where.insecure)
         with _stoppable(), live:
             clients = {node: int(c["partition-id"]) for node, c in zip(live.node_ids, configs, strict=True)}
             live.run_app(wrapped, timeout, _watch(rounds, progress))

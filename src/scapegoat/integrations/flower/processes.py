@@ -61,7 +61,8 @@ class LiveFederation:
     """SuperLink and SuperNodes as child processes; a context manager that leaves no process behind.
 
     `nodes` are the node configurations, one a SuperNode; `node_ids` gives Flower's ids in the same order. With
-    `superlink` the nodes join a SuperLink that runs already, and none is started. `warm` forks ClientApps from a
+    `superlink` the nodes join a SuperLink that runs already, and none is started; `insecure` means without TLS, and
+    `root_certificates` verify the SuperLink's where the system's do not. `warm` forks ClientApps from a
     process that has torch imported.
     """
 
@@ -69,6 +70,7 @@ class LiveFederation:
     nodes: Sequence[Mapping[str, str | int | float]]
     superlink: str | None = None
     root_certificates: Path | None = None
+    insecure: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
     warm: bool = sys.platform == "linux"
     children: list[Process] = field(default_factory=list)
@@ -120,11 +122,9 @@ class LiveFederation:
         self.node_ids = [self._node_id(number, process) for number, process in enumerate(starting)]
         home = self.directory / "flwr"
         home.mkdir(exist_ok=True)
-        security = (
-            "insecure = true"
-            if self.root_certificates is None
-            else f"root-certificates = {json.dumps(str(self.root_certificates))}"
-        )
+        security = "insecure = true" if self.insecure else ""
+        if self.root_certificates is not None:
+            security = f"root-certificates = {json.dumps(str(self.root_certificates))}"
         connection = f'[superlink.{CONNECTION}]\naddress = "{self.superlink}"\n{security}\n'
         (home / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n\n{connection}', encoding="utf-8")
 
@@ -154,9 +154,9 @@ class LiveFederation:
 
     def _start_node(self, number: int, config: Mapping[str, str | int | float]) -> Process:
         written = " ".join(f"{key}={json.dumps(value)}" for key, value in config.items())
-        transport = (
-            ["--insecure"] if self.root_certificates is None else ["--root-certificates", str(self.root_certificates)]
-        )
+        transport = ["--insecure"] if self.insecure else []
+        if self.root_certificates is not None:
+            transport = ["--root-certificates", str(self.root_certificates)]
         where = ["--superlink", self.address, "--host", LOOPBACK, "--port", str(free_port())]
         return self.spawn(f"node-{number}", ["flower-supernode", *transport, *where, "--node-config", written])
 
