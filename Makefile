@@ -13,17 +13,17 @@ test: $(VENV)/.dev browser ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 check: $(VENV)/.dev ## format, lint, types, direction of imports
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests examples docs
+	$(BIN)/ruff check src tests examples docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests examples docs
+	$(BIN)/ruff check --fix src tests examples docs
 
 bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
-	for what in aggregation attack round sweep; do $(BIN)/scapegoat bench $$what; done
+	for what in round attack aggregation sweep flower; do echo "== $$what"; $(BIN)/scapegoat bench $$what || exit 1; done
 
 docs: $(VENV)/.dev
 	$(BIN)/mkdocs build --strict
