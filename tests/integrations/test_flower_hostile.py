@@ -221,6 +221,16 @@ def test_full_knowledge_is_refused_where_it_would_matter():
     assert live_attack({"name": "passive", "knowledge": "full"}).knowledge == "full"
 
 
+def test_an_attack_is_named_and_wrong_labels_are_drawn(tmp_path):
+    targets = samples(200, 1)
+    made = HostileConfig("agrevader", Tiny, targets, samples(40, 2), tmp_path / "o.jsonl", seed=5)
+    assert made.attack == live_attack("agrevader")
+    assert (made.wrong_labels != targets.y).all()
+    assert set(made.wrong_labels.tolist()) == {0, 1, 2, 3}
+    with pytest.raises(InputError, match="wrong labels"):
+        HostileConfig("passive", Tiny, targets, samples(40, 2), tmp_path / "o.jsonl", wrong_labels=torch.zeros(3))
+
+
 def test_a_torn_line_is_dropped(tmp_path):
     path = tmp_path / "lines.jsonl"
     append_line(path, {"a": 1})

@@ -24,7 +24,7 @@ from scapegoat.errors import InputError
 from scapegoat.experiments.run import prepare
 from scapegoat.experiments.spec import describe
 from scapegoat.experiments.store import RunStore
-from scapegoat.integrations.flower.hostile import live_attack, read_lines
+from scapegoat.integrations.flower.hostile import draw_wrong_labels, live_attack, read_lines
 from scapegoat.integrations.flower.live import live_spec, reply_kind
 from scapegoat.integrations.flower.material import AuditMaterial, load_material, write_hostile
 from scapegoat.integrations.flower.outcome import LiveRun, Truth, assemble, spec_hash
@@ -186,7 +186,7 @@ def audit_app(
             targets=material.targets,
             members=material.members.numpy(),
             record=torch.arange(len(material.targets)).numpy(),
-            wrong_labels=material.wrong_labels(seed).numpy(),
+            wrong_labels=draw_wrong_labels(material.targets, material.mask, seed).numpy(),
             owner=[None] * len(material.targets),
             model=material.model,
             test=material.test,

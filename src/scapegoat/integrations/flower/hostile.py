@@ -35,18 +35,19 @@ Honest = Callable[[int, Tensor], Tensor]
 class HostileConfig:
     """What a hostile participant brings: an attack, the model's architecture, targets and mask data of its own.
 
+    `attack` is a name, a mapping with options, or an Attack. Wrong labels are drawn from the seed if none are given.
     Nobody shows it the other clients' updates: its knowledge is partial. In their place stand what the wrapped app
     honestly sends and `stand_ins` more updates on batches of the mask data, or, where it is given, what `honest` says.
     `replies` says what the app's clients send, `local` whether that is a gradient or a model after local epochs.
     Every global model that it is given is scored on the targets, one line of JSON in `observations`.
     """
 
-    attack: Attack
+    attack: Any
     model: Callable[[], nn.Module]
     targets: Samples
-    wrong_labels: Tensor
     mask: Samples
     observations: Path
+    wrong_labels: Tensor | None = None
     replies: ReplyKind = "arrays"
     local: Literal["gradient", "epochs"] = "epochs"
     stand_ins: int = 8
@@ -56,10 +57,22 @@ class HostileConfig:
     trim: int | None = None
 
     def __post_init__(self) -> None:
-        if len(self.wrong_labels) != len(self.targets):
+        object.__setattr__(self, "attack", live_attack(self.attack))
+        if self.wrong_labels is None:
+            object.__setattr__(self, "wrong_labels", draw_wrong_labels(self.targets, self.mask, self.seed))
+        elif len(self.wrong_labels) != len(self.targets):
             raise InputError(f"{len(self.wrong_labels)} wrong labels for {len(self.targets)} targets")
         if self.stand_ins < 0 or self.batch_size < 1:
             raise InputError(f"stand_ins {self.stand_ins} and batch_size {self.batch_size}: 0 or more, 1 or more")
+
+
+def draw_wrong_labels(targets: Samples, mask: Samples, seed: int) -> Tensor:
+    """One label a target, drawn uniformly from the other classes that the labels speak of."""
+    classes = int(max(targets.y.max(), mask.y.max())) + 1
+    if classes < 2:
+        raise InputError("targets: wrong labels need at least two classes")
+    draw = torch.randint(classes - 1, (len(targets),), generator=generator(seed, "wrong labels"))
+    return draw + (draw >= targets.y).long()
 
 
 def live_attack(value: Any) -> Attack:
@@ -137,6 +150,7 @@ def _craft(given: ReceivedModel, config: HostileConfig, round_: int, honest: Ten
         peers = config.honest(round_, given.parameters)
     else:
         peers = torch.stack([honest, *_stand_ins(oracle, config, round_, honest)])
+    assert config.wrong_labels is not None
     seen = AttackerView(
         round=round_,
         parameters=given.parameters,
@@ -151,7 +165,8 @@ def _craft(given: ReceivedModel, config: HostileConfig, round_: int, honest: Ten
         generator=generator(config.seed, "attack", round_),
         trim=config.trim,
     )
-    return config.attack.craft(seen)
+    crafted: Crafted = config.attack.craft(seen)
+    return crafted
 
 
 def _stand_ins(oracle: GradientOracle, config: HostileConfig, round_: int, honest: Tensor) -> list[Tensor]:

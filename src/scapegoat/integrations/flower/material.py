@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from scapegoat.attacks import Attack, Samples
 from scapegoat.attacks import registry as attacks
 from scapegoat.errors import InputError
-from scapegoat.integrations.flower.hostile import HostileConfig
+from scapegoat.integrations.flower.hostile import HostileConfig, draw_wrong_labels
 from scapegoat.integrations.flower.records import ReplyKind
-from scapegoat.randomness import generator
 
 
 @dataclass(frozen=True)
@@ -48,18 +47,6 @@ class AuditMaterial:
             raise InputError("members: both members and non-members are wanted among the targets")
         if len(self.mask) < 1:
             raise InputError("mask: at least one record is wanted")
-
-    @property
-    def classes(self) -> int:
-        """Number of classes that the labels speak of."""
-        return int(max(self.targets.y.max(), self.mask.y.max())) + 1
-
-    def wrong_labels(self, seed: int) -> Tensor:
-        """One label a target, drawn uniformly from the other classes."""
-        if self.classes < 2:
-            raise InputError("targets: wrong labels need at least two classes")
-        draw = torch.randint(self.classes - 1, (len(self.targets),), generator=generator(seed, "wrong labels"))
-        return draw + (draw >= self.targets.y).long()
 
 
 def resolve(path: str, what: str) -> Any:
@@ -98,7 +85,7 @@ def write_hostile(
     tensors = {
         "targets.x": material.targets.x,
         "targets.y": material.targets.y,
-        "wrong_labels": material.wrong_labels(seed),
+        "wrong_labels": draw_wrong_labels(material.targets, material.mask, seed),
         "mask.x": material.mask.x,
         "mask.y": material.mask.y,
     }
