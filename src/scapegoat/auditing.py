@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from scapegoat import models, report
-from scapegoat.errors import InputError, RunError
+from scapegoat.errors import InputError, RunError, StorageError
 from scapegoat.experiments import RunStore, Spec, parse
 from scapegoat.experiments.executors import Event, Failure, cores, execute, named
 from scapegoat.experiments.fitting import fit_defense, fitting_model
@@ -166,8 +166,10 @@ def execute_plan(
     in_process = specs[0].model.name == "given"
     workers = 1 if in_process else min(jobs or cores(), len(specs))
     outcome = execute(specs, store, root=root, jobs=workers, on_event=on_event)
+    if outcome.stopped:
+        raise StorageError(f"audit: {outcome.stopped}; the same audit goes on once that is mended")
     if not outcome.summaries:
-        reasons = outcome.stopped or next((f.reason for f in outcome.failures.values()), "no run finished")
+        reasons = next((f.reason for f in outcome.failures.values()), "no run finished")
         raise RunError(f"audit: no run finished ({reasons})")
     results = tuple(
         Result(spec, store.summary(name), store.rounds(name), store.targets(name))

@@ -116,8 +116,11 @@ def _complain(outcome: Outcome) -> None:
     for failure in outcome.failures.values():
         print(f"failed: {_about(failure.spec)} ({failure.name[:12]}): {failure.reason}", file=sys.stderr)
     count = len(outcome.failures)
-    left = f", {len(outcome.left)} not tried: {outcome.stopped}" if outcome.left else ""
-    raise RunError(f"{count} of {count + len(outcome.summaries) + len(outcome.left)} runs failed{left}")
+    total = count + len(outcome.summaries) + len(outcome.left)
+    if outcome.stopped:
+        done = f"{len(outcome.summaries)} of {total} runs are finished and whole"
+        raise RunError(f"{outcome.stopped}; {done}, the same command goes on once that is mended")
+    raise RunError(f"{count} of {total} runs failed")
 
 
 def _about(spec: Any) -> str:

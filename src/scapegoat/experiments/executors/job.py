@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -53,19 +55,26 @@ def compute(
 
     try:
         result = run(spec, store=store, root=root, progress=progress, checkpoint_seconds=checkpoint_seconds)
+    except StorageError as error:
+        reason = f"{store.directory}: runs can no longer be written ({_cause(error)})"
+        return {"kind": "failed", "reason": reason, "storage": True}
     except ScapegoatError as error:
-        return _failed(heartbeat, str(error), storage=isinstance(error, StorageError))
+        return _failed(heartbeat, str(error))
     except Exception as error:
-        return _failed(heartbeat, f"{type(error).__name__}: {error}", storage=False)
+        return _failed(heartbeat, f"{type(error).__name__}: {error}")
     if result.spec.hash != name:
-        return _failed(
-            heartbeat, "its data file changed while the sweep was running; start the sweep again", storage=False
-        )
+        return _failed(heartbeat, "its data file changed while the sweep was running; start the sweep again")
     return {"kind": "finished", "summary": result.summary}
 
 
-def _failed(heartbeat: Heartbeat, reason: str, *, storage: bool) -> dict[str, Any]:
+def _failed(heartbeat: Heartbeat, reason: str) -> dict[str, Any]:
     line = " ".join(reason.split())
-    if not storage:
-        heartbeat.failed(line, traceback.format_exc())
-    return {"kind": "failed", "reason": line, "storage": storage}
+    heartbeat.failed(line, traceback.format_exc())
+    return {"kind": "failed", "reason": line, "storage": False}
+
+
+def _cause(error: StorageError) -> str:
+    """The system's words for it; libraries wrap them in words of their own."""
+    words = f"{error} {error.__cause__}"
+    number = re.search(r"(?:errno|os error) (\d+)", words, re.IGNORECASE)
+    return os.strerror(int(number[1])) if number else " ".join(str(error.__cause__ or error).split())

@@ -66,10 +66,13 @@ class Ledger:
             self.outcome.summaries[name] = reply["summary"]
             self._tell("finished", name, round=reply["summary"]["rounds"], summary=reply["summary"])
             return
-        self.fail(name, reply["reason"])
         if reply.get("storage"):
-            # No run could be written after this one: stop handing out instead of failing them one by one.
+            # The run is not to blame, and no other could be written either: stop handing out, say so once.
+            self._under_way.discard(name)
+            self._waiting.append(name)
             self.outcome.stopped = self.outcome.stopped or reply["reason"]
+            return
+        self.fail(name, reply["reason"])
 
     def fail(self, name: str, reason: str) -> None:
         """A run cannot be computed."""

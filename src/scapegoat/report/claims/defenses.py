@@ -21,7 +21,7 @@ from scapegoat.report.claims.evidence import (
 )
 
 OTHERS = ("dp", "top_k", "fedavg", "median", "trimmed_mean", "fang", "multi_krum", "deepsight")
-BEYOND = ("clipped_atm", "memory_atm")
+BEYOND = ("clipped_atm", "memory_atm", "reputation_atm")
 SIMILAR = 0.02
 
 
@@ -182,7 +182,7 @@ def beyond_the_paper(runs: Sequence[Run]) -> Finding:
                 rows.append((setting(c.one), c.one.attack, name, *(share(s) for s in c.sides())))
     differences = [c.difference(comparisons=len(used)) for c in used if c.one.attack != "passive"]
     return Finding(
-        "Not a claim of the paper: clipped_atm and memory_atm leak less than ATM.",
+        "Not a claim of the paper: clipped_atm, memory_atm and reputation_atm leak less than ATM.",
         judge(differences, everywhere=False),
         f"{tally(differences)}." if differences else "no runs.",
         (("", ("setting", "attack", "defense", "ATM", "this one"), tuple(rows)),) if rows else (),
