@@ -213,7 +213,8 @@ def _print_table(out: Path, planned: Plan) -> None:
     drawn = section(content, in_store(RunStore(out)))
     console = Console(width=None if sys.stdout.isatty() else 200)
     for table in drawn.tables[:1]:
-        console.print(_text_table(table))
+        for part in _text_tables(table, console.width):
+            console.print(part)
         if any(cell.paper is not None for row in table.cells for cell in row):
             console.print("paper's number in parentheses; * it lies outside our 95% interval", highlight=False)
     for figure in drawn.figures[:1]:
@@ -222,17 +223,22 @@ def _print_table(out: Path, planned: Plan) -> None:
     console.print(f"scapegoat report {shlex.quote(str(out))} draws all of it", highlight=False)
 
 
-def _text_table(table: Any) -> Any:
+def _text_tables(table: Any, width: int) -> Iterator[Any]:
+    """The table, in as many parts as the width of the terminal makes it."""
     from rich.table import Table
 
-    drawn = Table(title=table.title, title_justify="left")
-    for heading in table.row_titles:
-        drawn.add_column(heading)
-    for column in table.columns:
-        drawn.add_column("\n".join(column), justify="right")
-    for labels, row in zip(table.rows, table.cells, strict=True):
-        drawn.add_row(*labels, *(_text_cell(cell, table.digits) for cell in row))
-    return drawn
+    headings = 3 * len(table.row_titles) + sum(max(map(len, level)) for level in zip(*table.rows, strict=True))
+    widest = max(len(label) for column in table.columns for label in column)
+    fitting = max(1, (width - headings - 2) // (max(widest, 8) + 3))
+    for start in range(0, len(table.columns), fitting):
+        drawn = Table(title=table.title if start == 0 else None, title_justify="left")
+        for heading in table.row_titles:
+            drawn.add_column(heading)
+        for column in table.columns[start : start + fitting]:
+            drawn.add_column("\n".join(column), justify="right", overflow="fold")
+        for labels, row in zip(table.rows, table.cells, strict=True):
+            drawn.add_row(*labels, *(_text_cell(cell, table.digits) for cell in row[start : start + fitting]))
+        yield drawn
 
 
 def _text_cell(cell: Any, digits: int) -> str:
