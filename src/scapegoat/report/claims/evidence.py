@@ -137,6 +137,9 @@ def setting(run: Run) -> str:
         words.append(f"C = {federation['fraction']:g}")
     if (federation["clients"], federation["malicious"]) != (10, 1):
         words.append(f"{federation['malicious']} of {federation['clients']} malicious")
+    server = federation.get("server") or {}
+    if (server.get("optimizer", "adam"), server.get("lr", 0.01)) != ("adam", 0.01):
+        words.append(f"server {server['optimizer']} {server['lr']:g}")
     if run.spec["attack"].get("knowledge") == "partial":
         words.append("partial knowledge")
     if run.spec["attack"].get("targets") != 300:
