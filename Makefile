@@ -13,14 +13,14 @@ test: $(VENV)/.dev browser ## run the tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 check: $(VENV)/.dev ## format, lint, types, direction of imports
-	$(BIN)/ruff format --check src tests examples docs
-	$(BIN)/ruff check src tests examples docs
+	$(BIN)/ruff format --check src tests examples docs/screenshots.py
+	$(BIN)/ruff check src tests examples docs/screenshots.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev
-	$(BIN)/ruff format src tests examples docs
-	$(BIN)/ruff check --fix src tests examples docs
+	$(BIN)/ruff format src tests examples docs/screenshots.py
+	$(BIN)/ruff check --fix src tests examples docs/screenshots.py
 
 bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
 	for what in round attack aggregation sweep flower; do echo "== $$what"; $(BIN)/scapegoat bench $$what || exit 1; done

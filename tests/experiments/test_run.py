@@ -78,7 +78,11 @@ SLOW_RUN = """
 import json, sys, time
 from scapegoat.experiments import run
 spec, out = json.loads(sys.argv[1]), sys.argv[2]
-run(spec, store=out, checkpoint_seconds=0.0, progress=lambda record, rounds: (print(record.round, flush=True), time.sleep(0.05)))
+def progress(record, rounds):
+    print(record.round, flush=True)
+    time.sleep(0.05)
+
+run(spec, store=out, checkpoint_seconds=0.0, progress=progress)
 """
 
 
