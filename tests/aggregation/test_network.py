@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scapegoat.aggregation.network import WIDTH, _merge_sort, in_order, middle_mean, operations, plan
+from scapegoat.aggregation.network import NARROW, _merge_sort, in_order, middle_mean, operations, plan
 from scapegoat.aggregation.stack import collect
 
 
@@ -34,7 +34,7 @@ def test_middle_values_equal_those_of_a_sort(n: int, data: st.DataObject) -> Non
 
 
 def test_columns_beyond_one_block_and_several_threads() -> None:
-    values = torch.randn(5, 3 * WIDTH + 7)
+    values = torch.randn(5, 3 * NARROW + 7)
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2)

@@ -10,7 +10,6 @@ that nobody reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import torch
@@ -21,8 +20,8 @@ from scapegoat.aggregation.stack import Stack
 Comparator = tuple[int, int]
 Step = tuple[int, int, bool, bool]
 
-WIDTH = 1 << 14
-"""Columns at a time: few enough to stay in cache and below the size at which torch starts threads of its own."""
+NARROW, WIDE, CACHED = 1 << 14, 1 << 17, 100 << 17
+"""Columns at a time: enough to be worth an operation and its threads, few enough for memory and for n of them in cache."""
 
 
 def middle_mean(stack: Stack, drop: int) -> Tensor:
@@ -34,28 +33,13 @@ def middle_mean(stack: Stack, drop: int) -> Tensor:
 
 
 def column_blocks(stack: Stack, work: Callable[[list[Tensor], list[Tensor], Tensor], None]) -> Tensor:
-    """A vector [d] made block by block: `work` gets n vectors of columns, n + 2 buffers as long, and the target.
-
-    Threads over the columns meet once, at the end; torch's own would meet after each of many short operations.
-    """
+    """A vector [d] made block by block: `work` gets n vectors of columns, n + 2 buffers as long, and the target."""
     out = torch.empty(stack.d)
-
-    def columns(first: int, part: Tensor) -> None:
-        buffers = list(torch.empty(len(stack) + 2, min(WIDTH, len(part))).unbind(0))
-        for start in range(0, len(part), WIDTH):
-            target = part[start : start + WIDTH]
-            at = first + start
-            work(stack.columns(at, at + len(target)), [buffer[: len(target)] for buffer in buffers], target)
-
-    workers = max(1, min(torch.get_num_threads(), stack.d // WIDTH))
-    share = max(1, -(-stack.d // workers))
-    parts = [(start, out[start : start + share]) for start in range(0, stack.d, share)]
-    if workers == 1:
-        for part in parts:
-            columns(*part)
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(lambda part: columns(*part), parts))
+    width = max(NARROW, min(WIDE, CACHED // len(stack), stack.d // 16))
+    buffers = torch.empty(len(stack) + 2, min(width, stack.d)).unbind(0)
+    for start in range(0, stack.d, width):
+        target = out[start : start + width]
+        work(stack.columns(start, start + len(target)), [buffer[: len(target)] for buffer in buffers], target)
     return out
 
 
@@ -89,16 +73,16 @@ def _sum_middle(wires: list[Tensor], drop: int, out: Tensor) -> None:
     out.mul_(1 / len(middle))
 
 
-@lru_cache(maxsize=64)
-def _whole(n: int) -> tuple[Step, ...]:
-    return tuple((i, j, True, True) for i, j in _merge_sort(n))
-
-
 @lru_cache(maxsize=256)
 def plan(n: int, drop: int) -> tuple[Step, ...]:
     """Comparators (i, j, smaller wanted, larger wanted) that leave the middle values on wires drop..n-drop-1."""
     candidates = (_pruned(_merge_sort(n), n, drop), _pruned(_peeling(n, drop), n, drop))
     return min(candidates, key=operations)
+
+
+@lru_cache(maxsize=64)
+def _whole(n: int) -> tuple[Step, ...]:
+    return tuple((i, j, True, True) for i, j in _merge_sort(n))
 
 
 def operations(steps: tuple[Step, ...]) -> int:
@@ -137,9 +121,15 @@ def _merge_sort(n: int) -> list[Comparator]:
 
 
 def _peeling(n: int, drop: int) -> list[Comparator]:
-    """Carry the largest to the end and the smallest to the front, `drop` times: few comparators if drop is small."""
+    """Carry the largest to the end and the smallest to the front, `drop` times: little work if that is few times.
+
+    Each time all wires meet in pairs first; the largest is then found among the winners, the smallest among the losers.
+    """
     comparators: list[Comparator] = []
     for k in range(drop):
-        comparators += [(i, i + 1) for i in range(k, n - 1 - k)]
-        comparators += [(i, i + 1) for i in range(n - 3 - k, k - 1, -1)]
+        pairs = (n - 2 * k) // 2
+        comparators += [(k + t, n - k - pairs + t) for t in range(pairs)]
+        left = n - 2 * k - pairs
+        comparators += [(i, i + 1) for i in range(n - k - left, n - k - 1)]
+        comparators += [(i, i + 1) for i in range(k + left - 2, k - 1, -1)]
     return comparators
