@@ -94,3 +94,16 @@ def test_nothing_of_the_size_of_samples_times_parameters_is_made_for_an_mlp(dens
         have.combine(torch.ones(100))
         oracle.mean(x, y)
     assert 0 < largest.floats <= 3 * model.d  # of 100 samples; the three vectors themselves pass by as arguments
+
+
+def test_a_layer_without_a_part_in_the_loss_has_a_zero_gradient() -> None:
+    torch.manual_seed(0)
+    model = FlatModel(modules.NeverCalled(6), (6,), 3)
+    oracle = GradientOracle(model, model.initial())
+    x, y = torch.randn(4, 6), torch.zeros(4, dtype=torch.long)
+    idle = slice(42, 84)
+    assert [name for name, _ in model.layout][2] == "idle.weight"
+    for _ in range(3):  # memory is not cleared, so that what is left over from before would show
+        torch.full((model.d,), torch.nan)
+        assert not oracle.per_sample(x, y).combine(torch.ones(4))[idle].any()
+        assert not oracle.mean(x, y)[idle].any()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from scapegoat.gradients import GradientOracle, client_gradients
-from scapegoat.gradients.products import SparseRows, self_products
+from scapegoat.gradients import GradientOracle, client_gradients, products
+from scapegoat.gradients.products import InputFacts, SparseRows, facts, self_products
 from scapegoat.models.base import FlatModel
 from tests.reference.gradients import sample_gradients
 
@@ -20,34 +20,43 @@ def records(samples: int, features: int, density: float, binary: bool, seed: int
     return here.float() if binary else here * torch.randn(samples, features)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look up even where the dense product would be faster, in strips of a few units."""
+    monkeypatch.setattr(SparseRows, "pays", lambda *_: True)
+    monkeypatch.setattr("scapegoat.gradients.products.STRIP", 16)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.integers(1, 20), st.integers(64, 100), st.integers(1, 150), st.floats(0, 0.2), st.booleans(), st.integers(0, 999)
+    st.integers(1, 20), st.integers(1, 100), st.integers(1, 150), st.floats(0, 0.2), st.booleans(), st.integers(0, 999)
 )
 def test_products_with_a_weight_equal_the_dense_ones(
-    samples: int, features: int, width: int, density: float, binary: bool, seed: int
+    always: None, samples: int, features: int, width: int, density: float, binary: bool, seed: int
 ) -> None:
     a = records(samples, features, density, binary, seed)
     weight, delta = torch.randn(width, features), torch.randn(samples, width)
     sparse = SparseRows(a)
-    torch.testing.assert_close(sparse.times(weight), a @ weight.T, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(sparse.times(a, weight), a @ weight.T, rtol=1e-4, atol=1e-4)
     rows = slice(samples // 3, samples - samples // 4)
     out = torch.full((width, features), torch.nan)
-    sparse.weight_gradient(delta[rows], rows, out)
+    sparse.weight_gradient(a, delta[rows], rows, out)
     torch.testing.assert_close(out, delta[rows].T @ a[rows], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_gradients_equal_autograd_and_the_sparse_route_was_taken(binary: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_equal_autograd_and_rows_were_looked_up(
+    always: None, binary: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked_up = 0
-    ordinary = SparseRows.times
+    ordinary = products._sums
 
-    def counting(self: SparseRows, weight: Tensor) -> Tensor:
+    def counting(*args: Tensor) -> Tensor:
         nonlocal looked_up
         looked_up += 1
-        return ordinary(self, weight)
+        return ordinary(*args)
 
-    monkeypatch.setattr(SparseRows, "times", counting)
+    monkeypatch.setattr(products, "_sums", counting)
     x, y = records(12, 90, 0.08, binary, 0), torch.arange(12) % 4
     model = FlatModel(nn.Sequential(nn.Linear(90, 70), nn.ReLU(), nn.Linear(70, 4)), (90,), 4)
     vector = model.initial()
@@ -65,11 +74,33 @@ def test_gradients_equal_autograd_and_the_sparse_route_was_taken(binary: bool, m
     torch.testing.assert_close(out, torch.stack([want[:5].mean(0), want[5:].mean(0)]), rtol=1e-4, atol=1e-6)
 
 
-def test_dense_narrow_or_strided_inputs_stay_dense() -> None:
-    assert SparseRows.of(torch.ones(5, 100)) is None
-    assert SparseRows.of(torch.zeros(5, 10)) is None
-    assert SparseRows.of(torch.zeros(100, 5).T) is None
-    assert SparseRows.of(torch.zeros(5, 100)) is not None
+def test_dense_strided_or_empty_inputs_stay_dense() -> None:
+    assert InputFacts(torch.ones(5, 100)).sparse is None
+    assert InputFacts(torch.zeros(100, 5).T).sparse is None
+    assert InputFacts(torch.zeros(0, 5)).sparse is None
+    assert InputFacts(torch.zeros(5, 100)).sparse is not None
+
+
+def test_small_products_stay_dense() -> None:
+    sparse = SparseRows(records(64, 446, 0.1, True, 0))
+    assert not sparse.pays(slice(0, 2), 10, 5e4)
+    assert SparseRows(records(300, 2000, 0.05, True, 0)).pays(slice(None), 512, 5e4)
+
+
+def test_facts_are_remembered_until_the_tensor_changes_or_dies() -> None:
+    x = records(10, 80, 0.1, True, 0)
+    before = facts(x)
+    assert facts(x) is before
+    x[0] = 0
+    x[1, 3] = 2
+    assert facts(x) is not before
+    sparse = facts(x).sparse
+    assert sparse is not None
+    weight = torch.randn(4, 80)
+    torch.testing.assert_close(sparse.times(x, weight), x @ weight.T)
+    known = len(products._FACTS)
+    del x
+    assert len(products._FACTS) < known
 
 
 @given(st.integers(1, 80), st.integers(0, 40))

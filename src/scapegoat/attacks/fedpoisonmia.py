@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 
@@ -60,14 +61,15 @@ class FedPoisonMIA(Attack):
         weights = torch.zeros(len(masks))
         weights[selection.chosen] = factor / len(selection.chosen)
         update = masks.combine(weights).add_(attack, alpha=factor * step.t)
+        dots = known.line(selection.chosen).dots(np.array([step.t]))[0]
         if self.match_norm or (view.local == "epochs" and self.objective == "angle"):
-            update = with_norm(update, peers.median_norm)
+            update, dots = with_norm(update, peers.median_norm), None
         notes = {
             "alpha": step.t,
             "infeasible_steps": float(selection.infeasible_steps),
             "feasible": float(step.feasible),
         }
-        return finished(view, peers, update, notes, tuple(selection.chosen))
+        return finished(view, peers, update, notes, tuple(selection.chosen), dots)
 
     def _search(self, known: Products, measure: Measure, generator: torch.Generator) -> tuple[Selection, Step]:
         masks = len(known.masks_peers)

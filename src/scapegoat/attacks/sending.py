@@ -58,22 +58,30 @@ def to_scale(view: AttackerView, peers: Peers, gradient: Tensor) -> Tensor:
 
 
 def finished(
-    view: AttackerView, peers: Peers, update: Tensor, notes: dict[str, float], masks: tuple[int, ...] = ()
+    view: AttackerView,
+    peers: Peers,
+    update: Tensor,
+    notes: dict[str, float],
+    masks: tuple[int, ...] = (),
+    dots: Floats | None = None,
 ) -> Crafted:
     """Every sender sends `update`; the notes also say where it lies among the peers.
 
     `angle` is the largest to a peer and `bound` the largest between peers (radians), `norm_ratio` the norm relative to
     the peers' median, `scaled` is 1 where gradients were brought to the scale of updates after local epochs. Of a
-    gradient that is not finite (the model has diverged), the entries that are not are sent as zeros.
+    gradient that is not finite (the model has diverged), the entries that are not are sent as zeros. `dots` are the
+    inner products with the peers [k], where they are known.
     """
     square = inner(update, update)
     if not math.isfinite(square):
         update = torch.nan_to_num(update, nan=0.0, posinf=0.0, neginf=0.0)
-        square = inner(update, update)
+        square, dots = inner(update, update), None
     said: dict[str, float] = {}
     if len(peers):
         measure = Angle(peers.gram)
-        said["angle"] = math.acos(-measure.worst(peers.dot(update)[None], np.array([square]))[0])
+        said["angle"] = math.acos(
+            -measure.worst((peers.dot(update) if dots is None else dots)[None], np.array([square]))[0]
+        )
         if len(peers) > 1:
             said["bound"] = math.acos(-measure.bound())
     if peers.median_norm > 0:

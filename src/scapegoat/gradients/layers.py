@@ -52,7 +52,7 @@ def linear(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
     """Ghost products; several calls or positions of one sample are summed."""
     if len(calls) == 1 and calls[0].inputs.dim() == 2:
         call = calls[0]
-        return Ghost(call.inputs, call.grads, slots.get("weight"), slots.get("bias"), call.sparse)
+        return Ghost(call.inputs, call.grads, slots.get("weight"), slots.get("bias"), call.facts)
     samples = len(calls[0].inputs)
     a = torch.cat([call.inputs.reshape(samples, -1, call.inputs.shape[-1]) for call in calls], 1)
     delta = torch.cat([call.grads.reshape(samples, -1, call.grads.shape[-1]) for call in calls], 1)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scapegoat.gradients.direct import sample_rows
-from scapegoat.gradients.pieces import Piece
+from scapegoat.gradients.pieces import Piece, Slot
 from scapegoat.gradients.plan import RowStore, plan_for
 from scapegoat.models.base import FlatModel
 
@@ -20,8 +20,10 @@ class SampleGradients:
     No [samples, d] matrix exists for layers whose inner products follow from inputs and output gradients.
     """
 
-    def __init__(self, pieces: Sequence[Piece], samples: int, d: int) -> None:
+    def __init__(self, pieces: Sequence[Piece], idle: Sequence[Slot], samples: int, d: int) -> None:
+        """`idle` are the parameters that no sample has a gradient of."""
         self._pieces = pieces
+        self._idle = idle
         self._samples = samples
         self._d = d
 
@@ -44,7 +46,9 @@ class SampleGradients:
 
     def combine(self, weights: Tensor) -> Tensor:
         """The sum of the gradients times `weights` [s]: [d]."""
-        out = torch.zeros(self._d)
+        out = torch.empty(self._d)
+        for slot in self._idle:
+            slot.of(out).zero_()
         weights = weights.to(torch.float32)
         for piece in self._pieces:
             piece.combine(weights, out)
@@ -66,13 +70,11 @@ class GradientOracle:
         """Gradient [d] of the mean cross-entropy."""
         self._ready()
         plan = plan_for(self.model, x, y)
-        out = torch.zeros(self.model.d)
         if plan.complete and not plan.convolves:
             reading = plan.read(self.model, x, y, torch.full((len(x),), 1 / len(x)))
             if not reading.rest:
-                for piece in reading.pieces:
-                    piece.total(slice(None), out)
-                return out
+                return reading.total(slice(None), torch.empty(self.model.d))
+        out = torch.zeros(self.model.d)
         parts = torch.split(out, self.model.sizes)
         for part_x, part_y in zip(torch.split(x, plan.chunk), torch.split(y, plan.chunk), strict=True):
             with torch.enable_grad():
@@ -92,6 +94,6 @@ class GradientOracle:
         pieces = reading.pieces
         if reading.rest:
             pieces.append(sample_rows(self.model, x, y, reading.rest, plan.slots))
-        samples = SampleGradients(pieces, len(x), self.model.d)
+        samples = SampleGradients(pieces, reading.idle, len(x), self.model.d)
         store.lend(samples)
         return samples

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from scapegoat.gradients.products import SparseRows, self_products
+from scapegoat.gradients.products import InputFacts, SparseRows, self_products
 
 BLOCK_FLOATS = 8_000_000
 """Room for intermediate results: what would take more is worked through in blocks of this many floats (32 MB)."""
@@ -63,9 +63,10 @@ class Ghost:
     """
 
     def __init__(
-        self, a: Tensor, delta: Tensor, weight: Slot | None, bias: Slot | None, sparse: SparseRows | None = None
+        self, a: Tensor, delta: Tensor, weight: Slot | None, bias: Slot | None, facts: InputFacts | None = None
     ) -> None:
-        self.a, self.delta, self.weight, self.bias, self.sparse = a, delta, weight, bias, sparse
+        self.a, self.delta, self.weight, self.bias, self.facts = a, delta, weight, bias, facts
+        self.sparse = None if facts is None else facts.sparse
 
     @staticmethod
     def joined(pieces: list[Ghost]) -> Ghost:
@@ -74,17 +75,15 @@ class Ghost:
         if len(pieces) == 1:
             return first
         a, delta = torch.cat([p.a for p in pieces]), torch.cat([p.delta for p in pieces])
-        return Ghost(a, delta, first.weight, first.bias, first.sparse and SparseRows.of(a))
+        return Ghost(a, delta, first.weight, first.bias, first.facts and InputFacts(a))
 
     def gram(self) -> Tensor:
         """(A A^T + 1) o (Delta Delta^T)."""
         outer = self_products(self.delta)
         if self.weight is None:
             return outer
-        inner = self_products(self.a)
-        if self.bias is not None:
-            inner += 1
-        return inner.mul_(outer)
+        inner = self_products(self.a) if self.facts is None else self.facts.gram(self.a)
+        return outer.mul_(inner if self.bias is None else inner + 1)
 
     def dot(self, vectors: Tensor) -> Tensor:
         """One matrix product a vector."""
@@ -92,7 +91,7 @@ class Ghost:
         for k, vector in enumerate(vectors):
             if self.weight is not None:
                 matrix = self.weight.of(vector)
-                mapped = self.a @ matrix.T if self.sparse is None else self.sparse.times(matrix)
+                mapped = self.a @ matrix.T if self.sparse is None else self.sparse.times(self.a, matrix)
                 result[:, k] = mapped.mul_(self.delta).sum(1)
             if self.bias is not None:
                 result[:, k] += self.delta @ self.bias.of(vector)
@@ -101,19 +100,18 @@ class Ghost:
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Delta^T diag(w) A."""
         chosen = weights.nonzero()[:, 0]
-        sparse = self.sparse and SparseRows(self.a[chosen])
-        self._write(self.a[chosen], sparse, self.delta[chosen] * weights[chosen, None], slice(None), out)
+        self._write(self.a[chosen], None, self.delta[chosen] * weights[chosen, None], slice(None), out)
 
     def total(self, rows: slice, out: Tensor) -> None:
         """Delta^T A."""
-        self._write(self.a[rows], self.sparse, self.delta[rows], rows, out)
+        self._write(self.a, self.sparse, self.delta[rows], rows, out)
 
     def _write(self, a: Tensor, sparse: SparseRows | None, delta: Tensor, rows: slice, out: Tensor) -> None:
         if self.weight is not None:
             if sparse is None:
-                torch.mm(delta.T, a, out=self.weight.of(out))
+                torch.mm(delta.T, a[rows], out=self.weight.of(out))
             else:
-                sparse.weight_gradient(delta, rows, self.weight.of(out))
+                sparse.weight_gradient(a, delta, rows, self.weight.of(out))
         if self.bias is not None:
             torch.sum(delta, 0, out=self.bias.of(out))
 

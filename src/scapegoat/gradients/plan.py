@@ -51,12 +51,24 @@ class RowStore:
 
 @dataclass(frozen=True)
 class Reading:
-    """Pieces of the understood layers, the parameters that are left (by index), and each sample's loss."""
+    """Pieces of the understood layers and each sample's loss.
+
+    `idle` are parameters of understood layers that had no part in the loss, `rest` (by index) those that are left.
+    """
 
     pieces: list[Piece]
+    idle: list[Slot]
     rest: list[int]
     losses: Tensor
     floats: int
+
+    def total(self, rows: slice, out: Tensor) -> Tensor:
+        """Write the sum over a range of samples into `out` [d]; only where no parameter is left over."""
+        for slot in self.idle:
+            slot.of(out).zero_()
+        for piece in self.pieces:
+            piece.total(rows, out)
+        return out
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,9 @@ class Plan:
         floats = 0
         for start in range(0, len(x), self.chunk):
             here = slice(start, start + self.chunk)
-            recording = record(model, x[here], y[here], told, None if weights is None else weights[here])
+            # Whole where it can be: what is known of a tensor is remembered by the tensor.
+            part = x if self.chunk >= len(x) else x[here]
+            recording = record(model, part, y[here], told, None if weights is None else weights[here])
             losses.append(recording.losses)
             floats += sum(c.inputs.numel() + c.grads.numel() for calls in recording.calls.values() for c in calls)
             for module, names in list(told.items()):
@@ -110,7 +124,9 @@ class Plan:
             if module in found
         ]
         known = {i for names in told.values() for i in names.values()}
-        return Reading(pieces, [i for i in range(len(self.slots)) if i not in known], torch.cat(losses), floats)
+        rest = [i for i in range(len(self.slots)) if i not in known]
+        idle = [self.slots[i] for module in told if module not in found for i in told[module].values()]
+        return Reading(pieces, idle, rest, torch.cat(losses), floats)
 
 
 def understood(model: FlatModel, recording: Recording, module: nn.Module, names: dict[str, int], samples: int) -> bool:
@@ -162,8 +178,7 @@ def _agreeing(plan: Plan, model: FlatModel, x: Tensor, y: Tensor) -> tuple[set[i
     sound = set(range(len(plan.slots))) - set(reading.rest)
     out = torch.zeros(model.d)
     for s, grads in enumerate(wanted):
-        for piece in reading.pieces:
-            piece.combine(F.one_hot(torch.tensor(s), len(x)).float(), out)
+        reading.total(slice(s, s + 1), out)
         for i in list(sound):
             want, have = grads[i], plan.slots[i].of(out)
             want = torch.zeros_like(have) if want is None else want

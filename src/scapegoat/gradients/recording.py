@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from scapegoat.gradients.products import SparseRows
+from scapegoat.gradients.products import InputFacts, facts
 from scapegoat.models.base import FlatModel
 
 
@@ -26,12 +26,12 @@ from scapegoat.models.base import FlatModel
 class Call:
     """One call of a layer: its input and the gradient of the loss with respect to its output.
 
-    `sparse` is the input of a linear layer once more, if it is mostly zeros.
+    `facts` are known of an input that is data, not the output of another layer.
     """
 
     inputs: Tensor
     grads: Tensor
-    sparse: SparseRows | None = None
+    facts: InputFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,18 @@ class Recording:
 class _Watch:
     """What the hooks of a forward pass have seen."""
 
-    seen: list[tuple[nn.Module, Tensor, int, GradientEdge, SparseRows | None]] = field(default_factory=list)
+    seen: list[tuple[nn.Module, Tensor, int, GradientEdge, InputFacts | None]] = field(default_factory=list)
     stood_in: dict[int, int] = field(default_factory=dict)
-    _sparse: SparseRows | None = None
+    _facts: InputFacts | None = None
 
     def hook(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """After a layer's forward: keep its input and the place in the graph where Delta will pass."""
         source = args[0] if args else kwargs.get("input")
-        sparse, self._sparse = self._sparse, None
+        known, self._facts = self._facts, None
         if isinstance(source, Tensor) and isinstance(output, Tensor) and output.requires_grad:
             # The edge, not the output: a ReLU that works in place may overwrite what the layer returned.
             edge = get_gradient_edge(output)
-            self.seen.append((module, source.detach(), source._version, edge, sparse))
+            self.seen.append((module, source.detach(), source._version, edge, known))
 
     @contextmanager
     def sparse_forward(self, layer: nn.Linear) -> Iterator[None]:
@@ -66,12 +66,11 @@ class _Watch:
         ordinary = layer.forward
 
         def forward(input: Tensor) -> Tensor:  # noqa: A002  (the name that nn.Linear gives it)
-            sparse = None if input.requires_grad else SparseRows.of(input)
-            if sparse is None:
+            self._facts = None if input.requires_grad else facts(input)
+            if self._facts is None or self._facts.sparse is None:
                 return ordinary(input)
-            self._sparse = sparse
             with torch.no_grad():
-                output = sparse.times(layer.weight)
+                output = self._facts.sparse.times(input, layer.weight)
                 if layer.bias is not None:
                     output += layer.bias
             for parameter in layer.parameters():
@@ -104,12 +103,12 @@ def record(
     calls: dict[nn.Module, list[Call]] = {}
     if watch.seen:
         grads: tuple[Tensor | None, ...] = torch.autograd.grad(total, [s[3] for s in watch.seen], allow_unused=True)
-        for (layer, source, version, _, sparse), grad in zip(watch.seen, grads, strict=True):
+        for (layer, source, version, _, known), grad in zip(watch.seen, grads, strict=True):
             if grad is None:
                 continue
             if source._version != version:
                 raise RuntimeError("a layer's input was changed in place after the layer had read it")
-            calls.setdefault(layer, []).append(Call(source, grad, sparse))
+            calls.setdefault(layer, []).append(Call(source, grad, known))
     return Recording(calls, losses.detach(), uses)
 
 
