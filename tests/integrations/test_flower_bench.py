@@ -11,6 +11,7 @@ from scapegoat.experiments.bench import flower
 
 def test_every_rule_of_flowers_is_measured_on_the_same_replies(monkeypatch):
     monkeypatch.setattr(flower, "SHAPES", {"w": (40, 30), "b": (40,)})
+    monkeypatch.setattr(flower, "REPLIES", 24)
     figures = flower.run(quick=True)
     assert figures["parameters"] == 1240
     assert set(figures["rules"]) == {"fedavg", "median", "trimmed_mean", "multi_krum", "bulyan"}
