@@ -85,9 +85,10 @@ def squared_norms(rows: Rows) -> Tensor:
     total = torch.zeros(len(rows), dtype=torch.float64)
     if dimension(rows) == 0:
         return total
-    for i, row in enumerate(rows):
-        for part in _chunked(row[None]):
-            total[i] += torch.linalg.vector_norm(part, dim=2).double().square().sum()
+    # A matrix in one go; separate vectors one by one, which spares a copy.
+    for i, block in [(slice(None), rows)] if isinstance(rows, Tensor) else enumerate(row[None] for row in rows):
+        for part in _chunked(block):
+            total[i] += torch.linalg.vector_norm(part, dim=2).double().square().sum(0).squeeze()
     for i in torch.nonzero(total < TINY).flatten().tolist():
         total[i] = row64(rows[i]).square().sum()
     return total

@@ -21,7 +21,7 @@ Comparator = tuple[int, int]
 Step = tuple[int, int, bool, bool]
 
 NARROW, WIDE, CACHED = 1 << 14, 1 << 17, 100 << 17
-"""Columns at a time: enough to be worth an operation and its threads, few enough for memory and for n of them in cache."""
+"""Columns at a time: enough to be worth an operation and its threads, few enough for n of them to stay in cache."""
 
 
 def middle_mean(stack: Stack, drop: int) -> Tensor:
