@@ -92,3 +92,10 @@ def test_no_rows_and_no_columns_are_allowed(n: int) -> None:
     assert geometry.gram(torch.empty(n, 0)).tolist() == torch.zeros(n, n).tolist()
     assert geometry.gram([]).shape == (0, 0)
     assert geometry.squared_norms(torch.empty(n, 0)).tolist() == [0.0] * n
+
+
+@pytest.mark.parametrize("n", [47, 48, 49, 101])
+def test_many_rows_go_in_strips(n: int) -> None:
+    updates = make(2, n, 5000)
+    exact = updates.double() @ updates.double().T
+    assert torch.allclose(geometry.gram(updates), exact, rtol=0, atol=1e-6 * float(exact.max()))

@@ -64,7 +64,7 @@ def gram(rows: Rows) -> Tensor:
         return total
     for _, block in blocks(rows, _wide(rows)):
         total += _batched_gram(block)
-    total = (total + total.T) / 2
+    total = total.triu() + total.triu(1).T
     return _refined(rows, total)
 
 
@@ -82,13 +82,10 @@ def products(left: Rows, right: Rows) -> Tensor:
 
 def squared_norms(rows: Rows) -> Tensor:
     """Squared Euclidean norms [n] in float64; Inf or NaN where a row holds one or a square overflows float32."""
-    total = torch.zeros(len(rows), dtype=torch.float64)
     if dimension(rows) == 0:
-        return total
+        return torch.zeros(len(rows), dtype=torch.float64)
     # A matrix in one go; separate vectors one by one, which spares a copy.
-    for i, block in [(slice(None), rows)] if isinstance(rows, Tensor) else enumerate(row[None] for row in rows):
-        for part in _chunked(block):
-            total[i] += torch.linalg.vector_norm(part, dim=2).double().square().sum(0).squeeze()
+    total = _squares(rows) if isinstance(rows, Tensor) else torch.cat([_squares(row[None]) for row in rows])
     for i in torch.nonzero(total < TINY).flatten().tolist():
         total[i] = row64(rows[i]).square().sum()
     return total
@@ -148,10 +145,23 @@ def _chunked(block: Tensor) -> Iterator[Tensor]:
         yield block[:, whole * CHUNK :][None]
 
 
-def _batched_gram(block: Tensor) -> Tensor:
-    total = torch.zeros(block.shape[0], block.shape[0], dtype=torch.float64)
+def _squares(block: Tensor) -> Tensor:
+    """Squared norms of the rows [n, d], chunk by chunk in float32, their sum in float64."""
+    total = torch.zeros(block.shape[0], dtype=torch.float64)
     for part in _chunked(block):
-        total += torch.bmm(part, part.transpose(1, 2)).sum(0, dtype=torch.float64)
+        total += torch.linalg.vector_norm(part, dim=2).double().square().sum(0)
+    return total
+
+
+def _batched_gram(block: Tensor) -> Tensor:
+    """The upper triangle of the block's Gram matrix, in two strips where that saves a quarter of the products."""
+    n = block.shape[0]
+    total = torch.zeros(n, n, dtype=torch.float64)
+    strip = n if n < 48 else -(-n // 2)
+    for part in _chunked(block):
+        for first in range(0, n, strip):
+            left, right = part[:, first : first + strip], part[:, first:]
+            total[first : first + strip, first:] += torch.bmm(left, right.transpose(1, 2)).sum(0, dtype=torch.float64)
     return total
 
 
