@@ -102,7 +102,11 @@ class _Sweep:
         self.store = store
         arguments = [*SWEEP, "--out", str(store.directory), "--rounds", "150", "--jobs", "2"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "scapegoat", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
+            [sys.executable, "-m", "scapegoat", *arguments],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            # Tests that run in the background of a shell inherit a SIGINT that is ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def workers(self) -> list[int]:
