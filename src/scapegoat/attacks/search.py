@@ -52,16 +52,18 @@ def greedy(products: Products, measure: Measure, count: int, alpha: float) -> Se
     that passes it least is taken and the step counted. A step costs O(s * k).
     """
     limit = measure.bound() + measure.tolerance
-    masks = len(products.masks_peers)
+    # Column by column, so that the minimum over the few peers of a sample runs along memory.
+    masks_peers = np.asfortranarray(products.masks_peers)
+    masks = len(masks_peers)
     own_squares = np.diag(products.masks_masks)
-    sum_peers = np.zeros(products.masks_peers.shape[1])
+    sum_peers = np.zeros(masks_peers.shape[1])
     sum_attack = sum_square = 0.0
     sum_masks = np.zeros(masks)
     free = np.ones(masks, dtype=bool)
     chosen: list[int] = []
     infeasible = 0
     for n in range(1, count + 1):
-        dots = alpha * products.attack_peers + (sum_peers + products.masks_peers) / n
+        dots = alpha * products.attack_peers + (sum_peers + masks_peers) / n
         squares = (
             alpha * alpha * products.attack_square
             + (2 * alpha / n) * (sum_attack + products.attack_masks)
@@ -78,7 +80,7 @@ def greedy(products: Products, measure: Measure, count: int, alpha: float) -> Se
         free[best] = False
         sum_square += float(2 * sum_masks[best] + own_squares[best])
         sum_attack += float(products.attack_masks[best])
-        sum_peers = sum_peers + products.masks_peers[best]
+        sum_peers = sum_peers + masks_peers[best]
         sum_masks = sum_masks + products.masks_masks[best]
     return Selection(chosen, infeasible)
 

@@ -88,13 +88,13 @@ class Ghost:
     def dot(self, vectors: Tensor) -> Tensor:
         """One matrix product a vector."""
         result = torch.zeros(len(self.delta), len(vectors))
-        for k, vector in enumerate(vectors):
-            if self.weight is not None:
+        if self.weight is not None:
+            for k, vector in enumerate(vectors):
                 matrix = self.weight.of(vector)
                 mapped = self.a @ matrix.T if self.sparse is None else self.sparse.times(self.a, matrix)
                 result[:, k] = mapped.mul_(self.delta).sum(1)
-            if self.bias is not None:
-                result[:, k] += self.delta @ self.bias.of(vector)
+        if self.bias is not None:
+            result.addmm_(self.delta, self.bias.columns(vectors).T)
         return result
 
     def combine(self, weights: Tensor, out: Tensor) -> None:

@@ -11,9 +11,12 @@ from torch import Tensor
 
 from scapegoat import attacks, models
 from scapegoat.attacks import AttackerView, Samples
+from scapegoat.data import Dataset
 from scapegoat.experiments.bench.memory import extra_memory
 from scapegoat.experiments.bench.timing import interleaved
-from scapegoat.gradients import GradientOracle, client_gradients
+from scapegoat.federation.clients import BenignClients
+from scapegoat.federation.local import Gradient
+from scapegoat.gradients import GradientOracle
 from scapegoat.models import FlatModel
 
 CLIENTS, BATCH, PEERS = 8, 64, 7
@@ -44,14 +47,14 @@ def _case(case: dict[str, Any], quick: bool) -> dict[str, Any]:
     targets = masks = 60 if quick else 300
     model = models.build(models.registry.parse(case["model"]), case["shape"], case["classes"], seed=0)
     vector = model.initial()
-    benign = _samples(model, CLIENTS * BATCH, case.get("density"), 1)
+    benign = _benign(model, case.get("density"))
     updates = torch.empty(CLIENTS, model.d)
 
     def honest_round() -> None:
-        client_gradients(model, vector, benign.x, benign.y, [BATCH] * CLIENTS, updates)
+        benign.updates(0, list(range(CLIENTS)), [vector] * CLIENTS, updates)
 
     def client_step() -> None:
-        client_gradients(model, vector, benign.x[:BATCH], benign.y[:BATCH], [BATCH], updates[:1])
+        benign.updates(0, [0], [vector], updates[:1])
 
     honest_round()
     hidden = _samples(model, targets, case.get("density"), 2)
@@ -98,6 +101,16 @@ def _case(case: dict[str, Any], quick: bool) -> dict[str, Any]:
             figures["speedup_limit"] = case["speedup"]
         figures["same_masks"] = len(set(plain) & set(chosen)) / len(chosen)
     return figures
+
+
+def _benign(model: FlatModel, density: float | None) -> BenignClients:
+    """Honest clients with records of their own, as a federation has them."""
+    records = CLIENTS * 4 * BATCH
+    made = _samples(model, records, density, 1)
+    scale = 1.0 if density is not None else 255.0
+    data = Dataset("made up", (made.x * scale).to(torch.uint8), made.y, model.classes, scale=(scale,))
+    shards = torch.arange(records).view(CLIENTS, -1).unbind()
+    return BenignClients(data, shards, model, Gradient(), BATCH, seed=0)
 
 
 def _samples(model: FlatModel, count: int, density: float | None, seed: int) -> Samples:
