@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -23,16 +24,19 @@ def krum_order(squared_distances: Tensor, malicious: int, count: int, neighbours
     A row's score is the sum of the squared distances to its n-f-2 nearest others of the n left (the paper's variant:
     n-f-1), at least one. The lowest score is picked; ties go by row order.
     """
-    left = list(range(len(squared_distances)))
-    picked: list[int] = []
     fewer = 2 if neighbours == "n-f-2" else 1
-    distances = squared_distances.clone().fill_diagonal_(math.inf)
-    while left and len(picked) < count:
-        near = min(max(1, len(left) - malicious - fewer), len(left) - 1)
-        index = torch.tensor(left)
-        among = distances[index[:, None], index]
-        scores = among.sort(1).values[:, :near].sum(1) if near else torch.zeros(1)
-        picked.append(left.pop(int(scores.argmin())))
+    distances = squared_distances.clone().fill_diagonal_(math.inf).numpy()
+    # Each row's others are sorted once; a pick only takes one out of every row.
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :-1]
+    distances = np.take_along_axis(distances, nearest, axis=1)
+    left = np.ones(len(distances), dtype=bool)
+    picked: list[int] = []
+    while left.any() and len(picked) < count:
+        rows = np.flatnonzero(left)
+        near = min(max(1, len(rows) - malicious - fewer), len(rows) - 1)
+        among = distances[rows][left[nearest[rows]]].reshape(len(rows), len(rows) - 1)
+        picked.append(int(rows[among[:, :near].sum(axis=1).argmin()]))
+        left[picked[-1]] = False
     return picked
 
 
