@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -25,9 +23,7 @@ def check(module: nn.Module, x: Tensor, classes: int = modules.CLASSES, toleranc
     y = torch.arange(len(x)) % classes
     want = sample_gradients(model, vector, x, y)
     oracle = GradientOracle(model, vector)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that LSTM has no batching rule; that is what is being tested
-        have = oracle.per_sample(x, y)
+    have = oracle.per_sample(x, y)
     vectors = torch.randn(3, model.d)
     weights = torch.randn(len(x))
     size = float(want.double().norm(dim=1).max())
@@ -57,12 +53,11 @@ def test_linear(seed: int, samples: int, features: int, width: int, bias: bool) 
 
 
 @some
-@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 9), st.integers(1, 8), st.integers(1, 8), st.booleans())
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 9), st.integers(1, 8), st.integers(4, 8), st.booleans())
 def test_linear_and_layer_norm_over_positions(
     seed: int, samples: int, positions: int, features: int, width: int, bias: bool
 ) -> None:
     torch.manual_seed(seed)
-    assume(width > 1)
     check(modules.OverPositions(features, width, bias), torch.randn(samples, positions, features))
 
 
@@ -120,7 +115,24 @@ def test_recurrence_and_attention(recurrent: bool, attention: bool) -> None:
     check(modules.Words(11, 4, recurrent, attention), torch.randint(11, (7, 5)).float())
 
 
-def test_transformer_encoder_layer() -> None:
+@pytest.fixture
+def batched_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Going through the samples one by one is not allowed."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("one by one")
+
+    monkeypatch.setattr("scapegoat.gradients.direct._one_by_one", refuse)
+
+
+def test_attention_and_own_parameters_are_batched(batched_only: None) -> None:
+    torch.manual_seed(0)
+    check(modules.Words(11, 4, recurrent=False), torch.randint(1, 11, (40, 5)).float())
+    check(modules.OwnParameters(5), torch.randn(40, 5))
+    check(modules.Tied(5), torch.randn(40, 5))
+
+
+def test_transformer_encoder_layer(batched_only: None) -> None:
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
     body = nn.Sequential(layer, nn.Flatten(), nn.Linear(4 * 8, modules.CLASSES))
@@ -182,3 +194,26 @@ def test_many_samples_pass_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     check(modules.OverPositions(40, 60), torch.randn(21, 2, 40))
     check(modules.Words(11, 4, recurrent=False, attention=False), torch.randint(1, 11, (21, 5)).float())
     check(nn.Sequential(nn.Linear(70, 5), nn.ReLU(), nn.Linear(5, 3)), (torch.rand(21, 70) < 0.1).float())
+
+
+def test_gradients_too_large_to_keep_are_computed_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(7)
+    monkeypatch.setattr("scapegoat.gradients.direct.KEPT_FLOATS", 400)
+    check(modules.Words(11, 4, recurrent=False), torch.randint(1, 11, (6, 5)).float())
+    check(modules.Words(11, 4, attention=False), torch.randint(1, 11, (6, 5)).float())
+
+
+def test_python_that_looks_at_values_cannot_be_batched_and_is_followed() -> None:
+    torch.manual_seed(8)
+
+    class Branches(modules.OwnParameters):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x if x.flatten()[0] > 0 else -x)
+
+    x, y = torch.randn(6, 5), torch.arange(6) % modules.CLASSES
+    assert 0 < int((x[:, 0] > 0).sum()) < 6
+    model = FlatModel(Branches(5), (5,), modules.CLASSES)
+    want = sample_gradients(model, model.initial(), x, y)
+    have = GradientOracle(model, model.initial()).per_sample(x, y)
+    close(have.gram(), want.double() @ want.double().T, 1e-5)
+    close(have.combine(torch.ones(6)), want.sum(0), 1e-5)

@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from scapegoat.gradients.pieces import BLOCK_FLOATS, Rows, Slot
+from scapegoat.gradients.pieces import BLOCK_FLOATS, Piece, Rows, Slot
+from scapegoat.gradients.products import self_products
 from scapegoat.models.base import FlatModel
+
+KEPT_FLOATS = 100_000_000
+"""Written-out gradients that are kept (400 MB); of more, some parameters at a time are computed when they are asked."""
+
+
+def direct_piece(
+    model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], slots: Sequence[Slot], ready: Callable[[], None]
+) -> Piece:
+    """The gradients of the parameters with these indices; `ready` puts the model back where they are to be taken."""
+    if len(x) * sum(slots[i].size for i in indices) <= KEPT_FLOATS:
+        return sample_rows(model, x, y, indices, slots)
+    return Recomputed(model, x, y, _groups(indices, slots, len(x)), slots, ready)
 
 
 def sample_rows(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], slots: Sequence[Slot]) -> Rows:
     """The gradients of the parameters with these indices, written out: `vmap(grad)` in chunks, else one by one."""
     sizes = [slots[i].size for i in indices]
-    rows = torch.empty(len(x), sum(sizes))
-    parts = list(zip([slots[i] for i in indices], torch.split(rows, sizes, dim=1), strict=True))
+    parts = [torch.empty(len(x), size) for size in sizes]
+    # torch batches a recurrent layer by a loop of its own that is ten times slower than ours.
+    if any(isinstance(module, nn.RNNBase) for module in model.module.modules()):
+        _one_by_one(model, x, y, indices, parts)
+    else:
+        try:
+            _batched(model, x, y, indices, parts)
+        except (RuntimeError, NotImplementedError, ValueError):
+            # Not every operator has a batching rule, and Python that looks at values cannot be batched.
+            _one_by_one(model, x, y, indices, parts)
+    return Rows(list(zip([slots[i] for i in indices], parts, strict=True)))
+
+
+def _batched(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> None:
     names = [model.layout[i][0] for i in indices]
     values = {name: model.parameters[i].detach() for name, i in zip(names, indices, strict=True)}
 
@@ -25,17 +52,15 @@ def sample_rows(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], 
         return F.cross_entropy(functional_call(model.module, parameters, (sample.unsqueeze(0),)), label.unsqueeze(0))
 
     per_sample = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
-    chunk = max(1, min(32, BLOCK_FLOATS // max(1, sum(sizes))))
-    try:
+    chunk = max(1, min(32, BLOCK_FLOATS // max(1, sum(part.shape[1] for part in parts))))
+    # Fused attention cannot be batched, the plain one can; other operators may be slow, which helps nobody to know.
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="There is a performance drop")
         for start in range(0, len(x), chunk):
             here = slice(start, start + chunk)
             found = per_sample(values, x[here], y[here])
-            for name, (_, part) in zip(names, parts, strict=True):
+            for name, part in zip(names, parts, strict=True):
                 part[here] = found[name].flatten(1)
-    except (RuntimeError, NotImplementedError, ValueError):
-        # Not every operator has a batching rule (LSTM has none), and data-dependent Python cannot be batched.
-        _one_by_one(model, x, y, indices, [part for _, part in parts])
-    return Rows(parts)
 
 
 def _one_by_one(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> None:
@@ -43,5 +68,71 @@ def _one_by_one(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], 
     for s in range(len(x)):
         with torch.enable_grad():
             loss = F.cross_entropy(model.module(x[s : s + 1]), y[s : s + 1])
-        for part, found in zip(parts, torch.autograd.grad(loss, wanted, allow_unused=True), strict=True):
-            part[s] = 0.0 if found is None else found.reshape(-1)
+        grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, wanted, allow_unused=True)
+        for part, found in zip(parts, grads, strict=True):
+            part[s] = 0.0 if found is None else found.detach().reshape(-1)
+
+
+def _groups(indices: Sequence[int], slots: Sequence[Slot], samples: int) -> list[list[int]]:
+    """The parameters in groups whose written-out gradients fit; one that does not fit alone is a group of its own."""
+    groups: list[list[int]] = []
+    room = 0
+    for i in indices:
+        needed = samples * slots[i].size
+        if needed > room:
+            groups.append([])
+            room = KEPT_FLOATS
+        groups[-1].append(i)
+        room -= needed
+    return groups
+
+
+class Recomputed:
+    """Gradients too large to keep: computed anew, a group of parameters at a time, for every question."""
+
+    def __init__(
+        self,
+        model: FlatModel,
+        x: Tensor,
+        y: Tensor,
+        groups: list[list[int]],
+        slots: Sequence[Slot],
+        ready: Callable[[], None],
+    ) -> None:
+        self._model, self._x, self._y, self._groups, self._slots, self._ready = model, x, y, groups, slots, ready
+
+    @staticmethod
+    def joined(pieces: list[Recomputed]) -> Recomputed:
+        """It always holds all samples."""
+        (piece,) = pieces
+        return piece
+
+    def _rows(self) -> Iterator[Rows]:
+        for group in self._groups:
+            self._ready()
+            yield sample_rows(self._model, self._x, self._y, group, self._slots)
+
+    def gram(self) -> Tensor:
+        """G G^T."""
+        total = torch.zeros(len(self._x), len(self._x))
+        for rows in self._rows():
+            for _, part in rows.parts:
+                total += self_products(part)
+        return total
+
+    def dot(self, vectors: Tensor) -> Tensor:
+        """G V^T."""
+        total = torch.zeros(len(self._x), len(vectors))
+        for rows in self._rows():
+            total += rows.dot(vectors)
+        return total
+
+    def combine(self, weights: Tensor, out: Tensor) -> None:
+        """w^T G."""
+        for rows in self._rows():
+            rows.combine(weights, out)
+
+    def total(self, rows: slice, out: Tensor) -> None:
+        """Sum of the rows."""
+        for part in self._rows():
+            part.total(rows, out)

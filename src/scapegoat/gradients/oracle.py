@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from scapegoat.gradients.direct import sample_rows
+from scapegoat.gradients.direct import direct_piece
 from scapegoat.gradients.pieces import Piece, Slot
 from scapegoat.gradients.plan import RowStore, plan_for
 from scapegoat.models.base import FlatModel
@@ -93,7 +93,7 @@ class GradientOracle:
         reading = plan.read(self.model, x, y, store=store)
         pieces = reading.pieces
         if reading.rest:
-            pieces.append(sample_rows(self.model, x, y, reading.rest, plan.slots))
+            pieces.append(direct_piece(self.model, x, y, reading.rest, plan.slots, self._ready))
         samples = SampleGradients(pieces, reading.idle, len(x), self.model.d)
         store.lend(samples)
         return samples
