@@ -60,7 +60,7 @@ def _batched(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], par
             here = slice(start, start + chunk)
             found = per_sample(values, x[here], y[here])
             for name, part in zip(names, parts, strict=True):
-                part[here] = found[name].flatten(1)
+                part[here] = found[name].reshape(-1, part.shape[1])
 
 
 def _one_by_one(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> None:
