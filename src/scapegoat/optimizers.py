@@ -11,6 +11,9 @@ from torch import Tensor
 
 from scapegoat.errors import InputError
 
+_BLOCK = 1 << 16
+"""Entries that Adam works on at a time."""
+
 _SLOTS: dict[str, tuple[str, ...]] = {"sgd": (), "momentum": ("velocity",), "adam": ("first", "second", "steps")}
 
 
@@ -41,11 +44,14 @@ class OptimizerOptions(BaseModel):
             vector.sub_(state["velocity"].mul_(self.momentum).add_(update), alpha=self.lr)
             return
         steps = int(state["steps"].add_(1))
-        first = state["first"].lerp_(update, 1 - self.beta1)
-        second = state["second"].mul_(self.beta2).addcmul_(update, update, value=1 - self.beta2)
         correction = (1 - self.beta2**steps) ** 0.5
-        denominator = second.sqrt().add_(self.eps * correction)
-        vector.addcdiv_(first, denominator, value=-self.lr * correction / (1 - self.beta1**steps))
+        size = -self.lr * correction / (1 - self.beta1**steps)
+        # Block by block: what was read stays in the cache, and the denominator needs no vector of its own.
+        parts = (torch.split(tensor, _BLOCK) for tensor in (vector, update, state["first"], state["second"]))
+        for here, change, first, second in zip(*parts, strict=True):
+            first.lerp_(change, 1 - self.beta1)
+            second.mul_(self.beta2).addcmul_(change, change, value=1 - self.beta2)
+            here.addcdiv_(first, second.sqrt().add_(self.eps * correction), value=size)
 
 
 class ServerOptimizer:

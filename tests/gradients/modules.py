@@ -180,3 +180,10 @@ class MixesInTraining(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h = torch.tanh(self.layer(x))
         return self.head(h - h.mean(0) if self.training else h)
+
+
+class MinusMean(nn.Module):
+    """Takes the mean over the batch away: no sample is on its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0, keepdim=True)

@@ -99,3 +99,45 @@ def test_repeats_are_bit_identical() -> None:
     client_gradients(model, vector, x, y, [20] * 3, first)
     client_gradients(model, vector, x, y, [20] * 3, second)
     assert torch.equal(first, second)
+
+
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """How many images each client's pass took at once."""
+    seen: list[int | None] = []
+    ordinary = FlatModel.gradient
+
+    def watching(self: FlatModel, *args: object) -> object:
+        seen.append(args[4] if len(args) > 4 else None)  # type: ignore[arg-type]
+        return ordinary(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FlatModel, "gradient", watching)
+    monkeypatch.setattr("scapegoat.gradients.clients.IMAGES_AT_ONCE", 4)
+    return seen
+
+
+def convolving(*norm: nn.Module) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 4, 3), *norm, nn.ReLU(), nn.Flatten(), nn.Linear(4 * 16, 3))
+
+
+def test_images_pass_a_few_at_a_time_and_give_the_gradient_of_all(images: list[int | None]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(13, 1, 6, 6)
+    model, vector, y = make(convolving(nn.GroupNorm(2, 4)), x)
+    want, want_losses = one_by_one(model, vector, x, y, [10, 3])
+    out = torch.full((2, model.d), torch.nan)
+    losses = client_gradients(model, vector, x, y, [10, 3], out)
+    torch.testing.assert_close(out, want, rtol=1e-4, atol=1e-6)
+    assert losses == pytest.approx(want_losses, rel=1e-5)
+    assert images[-2:] == [4, 4]
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm2d(4), nn.Dropout(0.5), modules.MinusMean()])
+def test_images_stay_together_where_layers_mix_them_or_draw_random_numbers(
+    norm: nn.Module, images: list[int | None]
+) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(12, 1, 6, 6)
+    model, vector, y = make(convolving(norm), x)
+    client_gradients(model, vector, x, y, [6, 6], torch.empty(2, model.d))
+    assert images == [None, None]

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from scapegoat.gradients import GradientOracle, client_gradients, products
-from scapegoat.gradients.products import InputFacts, SparseRows, facts, self_products
+from scapegoat.gradients import GradientOracle, client_gradients
+from scapegoat.models import products
 from scapegoat.models.base import FlatModel
+from scapegoat.models.products import InputFacts, SparseRows, facts, self_products
 from tests.reference.gradients import sample_gradients
 
 
@@ -24,7 +25,7 @@ def records(samples: int, features: int, density: float, binary: bool, seed: int
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look up even where the dense product would be faster, in strips of a few units."""
     monkeypatch.setattr(SparseRows, "pays", lambda *_: True)
-    monkeypatch.setattr("scapegoat.gradients.products.STRIP", 16)
+    monkeypatch.setattr("scapegoat.models.products.STRIP", 16)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -38,15 +39,18 @@ def test_products_with_a_weight_equal_the_dense_ones(
     weight, delta = torch.randn(width, features), torch.randn(samples, width)
     sparse = SparseRows(a)
     torch.testing.assert_close(sparse.times(a, weight), a @ weight.T, rtol=1e-4, atol=1e-4)
-    rows = slice(samples // 3, samples - samples // 4)
-    out = torch.full((width, features), torch.nan)
-    sparse.weight_gradient(a, delta[rows], rows, out)
-    torch.testing.assert_close(out, delta[rows].T @ a[rows], rtol=1e-4, atol=1e-4)
+    ends = sorted({1 + samples // 3, max(1, samples - samples // 4), samples})
+    for cut in (ends, [samples], ends[:1]):
+        out = [torch.full((width, features), torch.nan) for _ in cut]
+        sparse.weight_gradients(a, delta, cut, out)
+        for have, start, end in zip(out, [0, *cut], cut, strict=False):
+            torch.testing.assert_close(have, delta[start:end].T @ a[start:end], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("inplace", [True, False])
 @pytest.mark.parametrize("binary", [True, False])
 def test_gradients_equal_autograd_and_rows_were_looked_up(
-    always: None, binary: bool, monkeypatch: pytest.MonkeyPatch
+    always: None, binary: bool, inplace: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up = 0
     ordinary = products._sums
@@ -58,7 +62,7 @@ def test_gradients_equal_autograd_and_rows_were_looked_up(
 
     monkeypatch.setattr(products, "_sums", counting)
     x, y = records(12, 90, 0.08, binary, 0), torch.arange(12) % 4
-    model = FlatModel(nn.Sequential(nn.Linear(90, 70), nn.ReLU(), nn.Linear(70, 4)), (90,), 4)
+    model = FlatModel(nn.Sequential(nn.Linear(90, 70), nn.ReLU(inplace), nn.Linear(70, 4)), (90,), 4)
     vector = model.initial()
     want = sample_gradients(model, vector, x, y)
     oracle = GradientOracle(model, vector)

@@ -62,11 +62,26 @@ def test_resnet20_has_the_published_size():
     assert 265_000 < model.d < 275_000
 
 
-def test_logits_follow_the_vector_and_do_not_depend_on_the_batch():
-    model = models.build(models.get("mlp", hidden=(8,)), (5,), 3, seed=0)
-    x = torch.rand(10, 5)
-    torch.testing.assert_close(model.logits(model.initial(), x), model.logits(model.initial(), x, batch=3))
-    assert torch.equal(model.logits(torch.zeros(model.d), x), torch.zeros(10, 3))
+@pytest.mark.parametrize("density", [1.0, 0.05])
+def test_logits_follow_the_vector_and_do_not_depend_on_the_batch(density, monkeypatch):
+    model = models.build(models.get("mlp", hidden=(256,)), (300,), 3, seed=0)
+    x = torch.rand(200, 300) * (torch.rand(200, 300) < density)
+    with torch.no_grad():
+        model.point_at(model.initial())
+        want = model.module(x)
+    torch.testing.assert_close(model.logits(model.initial(), x), want, rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr("scapegoat.models.base.EVALUATED_AT_ONCE", 70)
+    torch.testing.assert_close(model.logits(model.initial(), x), want, rtol=1e-4, atol=1e-5)
+    assert torch.equal(model.logits(torch.zeros(model.d), x), torch.zeros(200, 3))
+    assert not any("forward" in vars(module) for module in model.module.modules())
+
+
+def test_records_changed_in_place_are_scored_as_they_are_now():
+    model = models.build(models.get("mlp", hidden=(256,)), (300,), 3, seed=0)
+    x = (torch.rand(200, 300) < 0.05).float()
+    before = model.logits(model.initial(), x)
+    x.copy_(x.roll(1, 0))
+    torch.testing.assert_close(model.logits(model.initial(), x), before.roll(1, 0))
 
 
 @pytest.mark.parametrize(

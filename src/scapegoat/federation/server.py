@@ -14,7 +14,10 @@ from scapegoat.randomness import derive, generator
 
 
 class Server:
-    """Aggregates and steps. It never learns who is malicious and never sees test or target data."""
+    """Aggregates and steps. It never learns who is malicious and never sees test or target data.
+
+    With `keeps_old` every step makes a new vector, because stale clients or an attacker may still hold the old one.
+    """
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Server:
         sampling_rate: float,
         rounds: int,
         seed: int,
+        keeps_old: bool,
     ) -> None:
         self.model = model
         self.rule = rule
@@ -38,7 +42,8 @@ class Server:
         self.sampling_rate = sampling_rate
         self.rounds = rounds
         self.seed = seed
-        self.parameters = model.initial()
+        self.keeps_old = keeps_old
+        self.parameters = model.take_initial()
         self.optimizer_state: dict[str, Tensor] = {}
         self.rule_state: dict[str, Tensor] = {}
         self.steps = 0
@@ -48,8 +53,8 @@ class Server:
         aggregate = self.rule(updates, self.context(client_ids, sample_counts, round_))
         self.steps += 1
         if bool(aggregate.kept.any()):
-            # A new tensor, not in place: stale clients may still hold the old one.
-            self.parameters = self.parameters.clone()
+            if self.keeps_old:
+                self.parameters = self.parameters.clone()
             self.optimizer.advance(self.parameters, aggregate.update, self.optimizer_state)
         return aggregate
 

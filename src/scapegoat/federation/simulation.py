@@ -85,6 +85,7 @@ class Simulation:
             sampling_rate=setting.picked / setting.clients,
             rounds=setting.rounds,
             seed=seed,
+            keeps_old=setting.schedule.memory > 0 or setting.malicious > 0,
         )
         self._sample_counts = [len(s) for s in splits.shards] + [len(mask)] * setting.malicious
         self._history: deque[Tensor] = deque([self.server.parameters], maxlen=setting.schedule.memory + 1)

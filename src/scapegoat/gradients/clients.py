@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scapegoat.gradients.plan import plan_for
-from scapegoat.models.base import FlatModel
+from scapegoat.models.base import IMAGES_AT_ONCE, FlatModel
 
 
 def client_gradients(
@@ -26,8 +26,17 @@ def client_gradients(
     shared = _shared(model, x, y, sizes, out) if _may_share(model) else None
     if shared is not None:
         return shared
+    at_once = _at_once(model, x, y)
     batches = zip(torch.split(x, list(sizes)), torch.split(y, list(sizes)), out, strict=True)
-    return [model.gradient(vector, client_x, client_y, row)[1] for client_x, client_y, row in batches]
+    return [model.gradient(vector, client_x, client_y, row, at_once)[1] for client_x, client_y, row in batches]
+
+
+def _at_once(model: FlatModel, x: Tensor, y: Tensor) -> int | None:
+    """How many samples to pass at once: few images, if it is known that no layer mixes samples."""
+    if x.dim() != 4 or model.has_statistics:
+        return None
+    plan = plan_for(model, x, y)
+    return IMAGES_AT_ONCE if plan.complete and plan.convolves else None
 
 
 def _may_share(model: FlatModel) -> bool:
@@ -48,7 +57,5 @@ def _shared(model: FlatModel, x: Tensor, y: Tensor, sizes: Sequence[int], out: T
     reading = plan.read(model, x, y, torch.repeat_interleave(1 / counts, counts))
     if reading.rest:
         return None
-    ends = list(itertools.accumulate(sizes, initial=0))
-    for row, (start, end) in zip(out, itertools.pairwise(ends), strict=True):
-        reading.total(slice(start, end), row)
+    reading.totals(list(itertools.accumulate(sizes)), out)
     return [float(part.mean()) for part in torch.split(reading.losses, list(sizes))]

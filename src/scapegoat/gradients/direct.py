@@ -12,8 +12,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from scapegoat.gradients.pieces import BLOCK_FLOATS, Piece, Rows, Slot
-from scapegoat.gradients.products import self_products
 from scapegoat.models.base import FlatModel
+from scapegoat.models.products import self_products
 
 KEPT_FLOATS = 100_000_000
 """Written-out gradients that are kept (400 MB); of more, some parameters at a time are computed when they are asked."""

@@ -73,7 +73,9 @@ class GradientOracle:
         if plan.complete and not plan.convolves:
             reading = plan.read(self.model, x, y, torch.full((len(x),), 1 / len(x)))
             if not reading.rest:
-                return reading.total(slice(None), torch.empty(self.model.d))
+                total = torch.empty(self.model.d)
+                reading.total(slice(None), total)
+                return total
         out = torch.zeros(self.model.d)
         parts = torch.split(out, self.model.sizes)
         for part_x, part_y in zip(torch.split(x, plan.chunk), torch.split(y, plan.chunk), strict=True):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from scapegoat.gradients.products import InputFacts, SparseRows, self_products
+from scapegoat.models.products import InputFacts, self_products
 
 BLOCK_FLOATS = 8_000_000
 """Room for intermediate results: what would take more is worked through in blocks of this many floats (32 MB)."""
@@ -100,18 +101,32 @@ class Ghost:
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Delta^T diag(w) A."""
         chosen = weights.nonzero()[:, 0]
-        self._write(self.a[chosen], None, self.delta[chosen] * weights[chosen, None], slice(None), out)
+        self._write(self.a[chosen], self.delta[chosen] * weights[chosen, None], out)
 
     def total(self, rows: slice, out: Tensor) -> None:
         """Delta^T A."""
-        self._write(self.a, self.sparse, self.delta[rows], rows, out)
+        first, last, _ = rows.indices(len(self.delta))
+        if first == 0:
+            self.totals([last], out[None])
+        else:
+            self._write(self.a[rows], self.delta[rows], out)
 
-    def _write(self, a: Tensor, sparse: SparseRows | None, delta: Tensor, rows: slice, out: Tensor) -> None:
+    def totals(self, ends: Sequence[int], out: Tensor) -> None:
+        """Delta^T A of consecutive ranges of samples, each into its row of `out` [k, d]."""
+        if self.sparse is None:
+            for row, (start, end) in zip(out, itertools.pairwise((0, *ends)), strict=True):
+                self._write(self.a[start:end], self.delta[start:end], row)
+            return
         if self.weight is not None:
-            if sparse is None:
-                torch.mm(delta.T, a[rows], out=self.weight.of(out))
-            else:
-                sparse.weight_gradient(a, delta, rows, self.weight.of(out))
+            weights = [self.weight.of(row) for row in out]
+            self.sparse.weight_gradients(self.a, self.delta, ends, weights)
+        if self.bias is not None:
+            for row, (start, end) in zip(out, itertools.pairwise((0, *ends)), strict=True):
+                torch.sum(self.delta[start:end], 0, out=self.bias.of(row))
+
+    def _write(self, a: Tensor, delta: Tensor, out: Tensor) -> None:
+        if self.weight is not None:
+            torch.mm(delta.T, a, out=self.weight.of(out))
         if self.bias is not None:
             torch.sum(delta, 0, out=self.bias.of(out))
 

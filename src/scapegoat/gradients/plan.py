@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scapegoat.gradients.layers import maker
-from scapegoat.gradients.pieces import Piece, Rows, Slot
+from scapegoat.gradients.pieces import Ghost, Piece, Rows, Slot
 from scapegoat.gradients.recording import Recording, record
 from scapegoat.models.base import FlatModel
 
@@ -62,13 +64,26 @@ class Reading:
     losses: Tensor
     floats: int
 
-    def total(self, rows: slice, out: Tensor) -> Tensor:
+    def total(self, rows: slice, out: Tensor) -> None:
         """Write the sum over a range of samples into `out` [d]; only where no parameter is left over."""
         for slot in self.idle:
             slot.of(out).zero_()
         for piece in self.pieces:
             piece.total(rows, out)
-        return out
+
+    def totals(self, ends: Sequence[int], out: Tensor) -> None:
+        """Write the sums over consecutive ranges of samples into the rows of `out` [k, d].
+
+        Range k ends before sample `ends[k]`, the first starts at 0. Only where no parameter is left over.
+        """
+        for slot in self.idle:
+            slot.columns(out).zero_()
+        for piece in self.pieces:
+            if isinstance(piece, Ghost):
+                piece.totals(ends, out)
+                continue
+            for row, (start, end) in zip(out, itertools.pairwise((0, *ends)), strict=True):
+                piece.total(slice(start, end), row)
 
 
 @dataclass(frozen=True)
@@ -171,20 +186,27 @@ def _agreeing(plan: Plan, model: FlatModel, x: Tensor, y: Tensor) -> tuple[set[i
     """The parameters whose per-sample gradients, read from calls, equal one-sample-at-a-time autograd."""
     try:
         reading = plan.read(model, x, y)
-        wanted = [_one_sample(model, x[s : s + 1], y[s : s + 1]) for s in range(len(x))]
+        _one_sample(model, x[:1], y[:1])
     except (RuntimeError, ValueError):
         # A layer that cannot work like this (an input changed in place, BatchNorm on one sample) tells nothing.
         return set(), 0
     sound = set(range(len(plan.slots))) - set(reading.rest)
     out = torch.zeros(model.d)
-    for s, grads in enumerate(wanted):
-        reading.total(slice(s, s + 1), out)
-        for i in list(sound):
-            want, have = grads[i], plan.slots[i].of(out)
-            want = torch.zeros_like(have) if want is None else want
-            if not float((have - want).norm()) <= 1e-3 * float(want.norm()) + 1e-7:
-                sound.discard(i)
+    for s in range(len(x)):
+        here = slice(s, s + 1)
+        reading.total(here, out)
+        sound -= _differing(plan.slots, sound, _one_sample(model, x[here], y[here]), out)
     return sound, reading.floats
+
+
+def _differing(slots: tuple[Slot, ...], among: set[int], grads: tuple[Tensor | None, ...], out: Tensor) -> set[int]:
+    differing = set()
+    for i in among:
+        have, want = slots[i].of(out), grads[i]
+        want = torch.zeros_like(have) if want is None else want
+        if not float(torch.dist(have, want)) <= 1e-3 * float(want.norm()) + 1e-7:
+            differing.add(i)
+    return differing
 
 
 def _one_sample(model: FlatModel, x: Tensor, y: Tensor) -> tuple[Tensor | None, ...]:

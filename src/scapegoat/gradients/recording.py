@@ -8,8 +8,8 @@ gradient is computed which nobody wants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from scapegoat.gradients.products import InputFacts, facts
 from scapegoat.models.base import FlatModel
+from scapegoat.models.products import InputFacts, facts, linear, replaced
 
 
 @dataclass(frozen=True)
@@ -60,28 +60,21 @@ class _Watch:
             edge = get_gradient_edge(output)
             self.seen.append((module, source.detach(), source._version, edge, known))
 
-    @contextmanager
-    def sparse_forward(self, layer: nn.Linear) -> Iterator[None]:
-        """Let a linear layer take inputs that are mostly zeros by looking columns of its weight up."""
+    def forward_of(self, layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+        """The layer's forward, save that inputs that are mostly zeros are looked up."""
         ordinary = layer.forward
 
         def forward(input: Tensor) -> Tensor:  # noqa: A002  (the name that nn.Linear gives it)
             self._facts = None if input.requires_grad else facts(input)
             if self._facts is None or self._facts.sparse is None:
                 return ordinary(input)
-            with torch.no_grad():
-                output = self._facts.sparse.times(input, layer.weight)
-                if layer.bias is not None:
-                    output += layer.bias
+            output = linear(layer, input, self._facts.sparse)
             for parameter in layer.parameters():
                 self.stood_in[id(parameter)] = self.stood_in.get(id(parameter), 0) + 1
-            return output.requires_grad_()
+            # Not a leaf of the graph, which a ReLU that works in place could not change.
+            return output.add_(torch.zeros((), requires_grad=True))
 
-        layer.forward = forward  # type: ignore[method-assign]
-        try:
-            yield
-        finally:
-            del layer.forward
+        return forward
 
 
 def record(
@@ -93,8 +86,8 @@ def record(
         for layer in layers:
             handle = layer.register_forward_hook(watch.hook, with_kwargs=True)
             stack.callback(handle.remove)
-            if type(layer) is nn.Linear and "forward" not in vars(layer):
-                stack.enter_context(watch.sparse_forward(layer))
+            if isinstance(layer, nn.Linear):
+                stack.enter_context(replaced(layer, watch.forward_of(layer)))
         losses = F.cross_entropy(model.module(x), y, reduction="none")
         total = losses.sum() if weights is None else losses @ weights
     uses = parameter_uses(total)

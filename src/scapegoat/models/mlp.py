@@ -22,5 +22,5 @@ class MLP(ModelSpec):
         widths = (math.prod(input_shape), *self.hidden, classes)
         layers: list[nn.Module] = [] if len(input_shape) == 1 else [nn.Flatten()]
         for before, after in itertools.pairwise(widths):
-            layers += [nn.Linear(before, after), nn.ReLU()]
+            layers += [nn.Linear(before, after), nn.ReLU(inplace=True)]
         return nn.Sequential(*layers[:-1])

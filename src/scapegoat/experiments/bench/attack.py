@@ -21,7 +21,7 @@ from scapegoat.models import FlatModel
 
 CLIENTS, BATCH, PEERS = 8, 64, 7
 
-# The tabular data sets are binary and sparse (Location30: 12% ones; 5% stands for wider ones). Dense records are harder:
+# The tabular data sets are binary and sparse (Location30: 12% ones; 5% stands for wider ones). Dense ones are harder:
 # inner products of 300 mask gradients with 8 vectors alone are twice the multiplications of a round, whoever does them.
 CASES: dict[str, dict[str, Any]] = {
     "mlp_0.3M": {"model": "mlp", "shape": (446,), "classes": 30, "density": 0.12, "rounds": 2.5, "speedup": 40},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from scapegoat.attacks import get as get_attack
 from scapegoat.data import Dataset, DataSpec
 from scapegoat.data.partitions import IID
 from scapegoat.data.splits import split
+from scapegoat.experiments.bench.memory import peak_of_tensors
 from scapegoat.experiments.bench.timing import interleaved
 from scapegoat.federation import FederationSetting, Simulation
 
@@ -75,19 +75,28 @@ def _case(case: dict[str, Any], repeats: int) -> dict[str, Any]:
         for _ in range(rounds):
             _passes(federation.model, batches)
 
-    with _PeakMemory() as memory:
-        federation.run_round()
     seconds = interleaved({"round": whole, "bare": bare}, repeats)
-    floats = memory.peak / 4
-    return {
+    figures = {
         "parameters": federation.model.d,
         "round_seconds": seconds["round"] / rounds,
         "bare_seconds": seconds["bare"] / rounds,
         "ratio": seconds["round"] / seconds["bare"],
         "limit": case["limit"],
-        "peak_extra_floats_per_parameter": floats / federation.model.d,
         "memory_limit": federation.setting.picked + 4,
     }
+    return figures | _memory(case)
+
+
+def _memory(case: dict[str, Any]) -> dict[str, Any]:
+    """Floats a parameter at the peak of a round above the data: what is kept from round to round, and what comes and
+    goes. The second depends on the records more than on the parameters (activations)."""
+    federation = simulation(case["model"], case["shape"], case["classes"])
+    d = federation.model.d
+    records = sum(x.numel() for x, _ in _batches(federation)) / d
+    federation.run_round()
+    kept = federation.setting.picked + 1 + sum(t.numel() for t in federation.server.optimizer_state.values()) / d
+    passing = peak_of_tensors(federation.run_round) / 4 / d - records
+    return {"kept_floats_per_parameter": kept, "passing_floats_per_parameter": passing}
 
 
 def _batches(federation: Simulation) -> list[tuple[Tensor, Tensor]]:
@@ -115,30 +124,3 @@ def _growth(repeats: int) -> dict[str, Any]:
         "twice_the_picked": seconds["100 of 1000"] / seconds["50 of 1000"],
         "twice_the_existing": seconds["50 of 1000"] / seconds["50 of 500"],
     }
-
-
-class _PeakMemory:
-    """Peak resident memory above where it started, sampled by a thread."""
-
-    def __enter__(self) -> _PeakMemory:
-        self._start = _resident()
-        self.peak = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def _watch(self) -> None:
-        while not self._stop.is_set():
-            self.peak = max(self.peak, _resident() - self._start)
-            self._stop.wait(0.0005)
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self.peak = max(self.peak, _resident() - self._start)
-
-
-def _resident() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * 4096

@@ -1,14 +1,17 @@
-"""The matrix products that decide what crafting costs, each by its fastest route on a CPU."""
+"""The matrix products that decide what scoring and crafting cost, each by its fastest route on a CPU."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 DENSEST = 0.2
@@ -16,6 +19,9 @@ DENSEST = 0.2
 
 STRIP = 64
 """Units of a weight that are transposed at a time: the strip stays in cache while rows are looked up in it."""
+
+LOOKED_UP = 1 << 18
+"""Sums that are looked up before they are written to where they belong: more would leave the cache."""
 
 
 @functools.cache
@@ -44,22 +50,21 @@ class SparseRows:
         flat = np.flatnonzero(dense.numpy() != 0)
         self._starts = torch.from_numpy(np.searchsorted(flat, np.arange(self.samples + 1) * self.features))
         columns = flat - np.repeat(np.arange(self.samples) * self.features, self._starts.diff().numpy())
-        # Sixteen bits where they are enough: NumPy sorts those in linear time.
-        self._columns16 = columns.astype(np.uint16 if self.features <= 1 << 16 else np.int32)
         self._columns = torch.from_numpy(columns)
         values = dense.reshape(-1)[torch.from_numpy(flat)]
         self._values = None if bool((values == 1).all()) else values
         self._whole: tuple[Tensor, Tensor, Tensor | None] | None = None
 
-    def pays(self, rows: slice, units: int, overhead: float) -> bool:
+    def pays(self, rows: slice, units: int, overhead: float, transposed: int = 1) -> bool:
         """Whether looking up beats the dense product of some rows with a weight of so many units.
 
-        Measured on one core: a nanosecond does 35 multiplications of a dense product, 10 looked up, or transposes 1.5.
+        Measured on one core: a nanosecond does 35 multiplications of a dense product, 10 looked up, or transposes 1.5;
+        `transposed` says how many matrices of the weight's size are.
         """
         first, last, _ = rows.indices(self.samples)
         named = int(self._starts[last] - self._starts[first])
         dense = (last - first) * self.features * units / 35
-        return named * units / 10 + self.features * units / 1.5 + overhead < dense
+        return named * units / 10 + transposed * self.features * units / 1.5 + overhead < dense
 
     def times(self, dense: Tensor, weight: Tensor) -> Tensor:
         """A W^T [s, o]: the sum of the columns of W that each row names."""
@@ -75,29 +80,44 @@ class SparseRows:
             result[:, start : start + STRIP] = _sums(self._columns, self._starts, self._values, here)
         return result
 
-    def weight_gradient(self, dense: Tensor, delta: Tensor, rows: slice, out: Tensor) -> None:
-        """Write Delta^T A over some rows into `out` [o, f]: column j sums the Delta of the rows that name j."""
-        if not self.pays(rows, len(out), 2e5):
-            torch.mm(delta.T, dense[rows], out=out)
-            return
-        names, starts, values = self._transposed(rows)
-        for start in range(0, len(out), 2 * STRIP):
-            here = slice(start, start + 2 * STRIP)
-            out[here] = _sums(names, starts, values, delta[:, here].contiguous()).T
+    def weight_gradients(self, dense: Tensor, delta: Tensor, ends: Sequence[int], out: list[Tensor]) -> None:
+        """Write Delta^T A of consecutive ranges of rows into one [o, f] each; the first range starts at row 0.
 
-    def _transposed(self, rows: slice) -> tuple[Tensor, Tensor, Tensor | None]:
-        """For each column, the rows that name it: (rows, where each column starts, values)."""
-        first, last, _ = rows.indices(self.samples)
-        whole = (first, last) == (0, self.samples)
+        Column j of a range sums the Delta of its rows that name j. The ranges are looked up together: what it costs to
+        know who names whom is paid once.
+        """
+        units = delta.shape[1]
+        if not self.pays(slice(0, ends[-1]), units, 1e5, len(ends)):
+            for matrix, (start, end) in zip(out, itertools.pairwise((0, *ends)), strict=True):
+                torch.mm(delta[start:end].T, dense[start:end], out=matrix)
+            return
+        names, starts, values = self._transposed(ends)
+        several = max(1, LOOKED_UP // (STRIP * self.features))
+        for start in range(0, units, STRIP):
+            here = slice(start, start + STRIP)
+            table = delta[:, here].contiguous()
+            for first in range(0, len(ends), several):
+                matrices = out[first : first + several]
+                bags = starts[first * self.features : (first + len(matrices)) * self.features + 1]
+                named = slice(int(bags[0]), int(bags[-1]))
+                sums = _sums(names[named], bags - bags[0], None if values is None else values[named], table)
+                for matrix, columns in zip(matrices, sums.view(len(matrices), self.features, -1), strict=True):
+                    matrix.numpy()[here] = columns.numpy().T
+                del sums, columns
+
+    def _transposed(self, ends: Sequence[int]) -> tuple[Tensor, Tensor, Tensor | None]:
+        """For each range and column, the rows that name it: (rows, where each column starts, values)."""
+        whole = list(ends) == [self.samples]
         if whole and self._whole is not None:
             return self._whole
-        begin, end = int(self._starts[first]), int(self._starts[last])
-        columns = self._columns16[begin:end]
-        order = np.argsort(columns, kind="stable")
-        owner = np.repeat(np.arange(last - first), self._starts[first : last + 1].diff().numpy())
-        counts = np.bincount(columns, minlength=self.features)
-        starts = torch.from_numpy(np.concatenate([[0], np.cumsum(counts)]))
-        values = None if self._values is None else self._values[begin:end][torch.from_numpy(order)]
+        named = int(self._starts[ends[-1]])
+        owner = np.repeat(np.arange(ends[-1]), self._starts[: ends[-1] + 1].diff().numpy())
+        keys = self._columns[:named].numpy() + np.searchsorted(ends, owner, side="right") * self.features
+        columns = len(ends) * self.features
+        # Sixteen bits where they are enough: NumPy sorts those in linear time.
+        order = np.argsort(keys.astype(np.uint16) if columns <= 1 << 16 else keys, kind="stable")
+        starts = torch.from_numpy(np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=columns))]))
+        values = None if self._values is None else self._values[:named][torch.from_numpy(order)]
         answer = torch.from_numpy(owner[order]), starts, values
         if whole:
             self._whole = answer
@@ -145,3 +165,22 @@ def facts(inputs: Tensor) -> InputFacts:
     if known is None or known.version != inputs._version:
         known = _FACTS[inputs] = InputFacts(inputs)
     return known
+
+
+def linear(layer: nn.Linear, inputs: Tensor, sparse: SparseRows) -> Tensor:
+    """What the layer makes of inputs that are mostly zeros, by looking columns of its weight up."""
+    output = sparse.times(inputs, layer.weight.detach())
+    return output if layer.bias is None else output.add_(layer.bias.detach())
+
+
+@contextmanager
+def replaced(layer: nn.Linear, forward: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Let the layer answer by `forward`, unless somebody has already replaced its own."""
+    if type(layer) is not nn.Linear or "forward" in vars(layer):
+        yield
+        return
+    layer.forward = forward  # type: ignore[method-assign,assignment]
+    try:
+        yield
+    finally:
+        del layer.forward
