@@ -23,7 +23,7 @@ from scapegoat.experiments.run import Result, prepare
 
 ATTACKS = ("passive", "gradient_ascent", "agrevader", "adaptive", "fedpoisonmia")
 DEFENSES = ("fedavg", "median", "trimmed_mean", "atm", "clipped_atm", "memory_atm", "reputation_atm")
-ROUNDS = 100
+ROUNDS = 150
 
 Model = str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module]
 Data = str | Mapping[str, Any] | tuple[Any, Any]

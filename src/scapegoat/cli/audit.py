@@ -32,7 +32,7 @@ def audit(
     attack: list[str] = typer.Option([], "--attack", help="An attack (repeat for several); default: all five."),
     clients: int | None = typer.Option(None, "--clients", help="Clients in the federation (10)."),
     malicious: int | None = typer.Option(None, "--malicious", help="Hostile ones among them (1)."),
-    rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training (100)."),
+    rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training (150)."),
     seeds: int = typer.Option(1, "--seeds", help="Repeat every run with so many seeds."),
     set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Any other key of the spec."),
     out: Path = typer.Option(Path("audit"), "--out", help="Folder for the runs; finished ones are not computed twice."),

@@ -92,8 +92,10 @@ class Ghost:
         if self.weight is not None:
             for k, vector in enumerate(vectors):
                 matrix = self.weight.of(vector)
-                mapped = self.a @ matrix.T if self.sparse is None else self.sparse.times(self.a, matrix)
-                result[:, k] = mapped.mul_(self.delta).sum(1)
+                if self.sparse is None:
+                    result[:, k] = (self.a @ matrix.T).mul_(self.delta).sum(1)
+                else:
+                    result[:, k] = self.sparse.bilinear(self.a, matrix, self.delta)
         if self.bias is not None:
             result.addmm_(self.delta, self.bias.columns(vectors).T)
         return result

@@ -72,13 +72,29 @@ class SparseRows:
         if not self.pays(slice(None), units, 5e4):
             return dense @ weight.T
         result = torch.empty(self.samples, units)
+        for here, sums in self._strips(weight):
+            result[:, here] = sums
+        return result
+
+    def bilinear(self, dense: Tensor, weight: Tensor, delta: Tensor) -> Tensor:
+        """Each row's delta W a [s]."""
+        if not self.pays(slice(None), len(weight), 5e4):
+            return (dense @ weight.T).mul_(delta).sum(1)
+        total = np.zeros(self.samples, dtype=np.float32)
+        factor = delta.numpy()
+        for here, sums in self._strips(weight):
+            total += np.einsum("ij,ij->i", sums.numpy(), factor[:, here])
+        return torch.from_numpy(total)
+
+    def _strips(self, weight: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """A W^T, a strip of units at a time."""
+        units = len(weight)
         matrix = weight.detach().numpy()
         strip = torch.empty(self.features, min(units, STRIP))
         for start in range(0, units, STRIP):
             here = strip if units - start >= STRIP else torch.empty(self.features, units - start)
             _transpose(matrix[start : start + STRIP], here.numpy())
-            result[:, start : start + STRIP] = _sums(self._columns, self._starts, self._values, here)
-        return result
+            yield slice(start, start + STRIP), _sums(self._columns, self._starts, self._values, here)
 
     def weight_gradients(self, dense: Tensor, delta: Tensor, ends: Sequence[int], out: list[Tensor]) -> None:
         """Write Delta^T A of consecutive ranges of rows into one [o, f] each; the first range starts at row 0.

@@ -13,6 +13,7 @@ from scapegoat import attacks, models
 from scapegoat.attacks import AttackerView, Samples
 from scapegoat.data import Dataset
 from scapegoat.experiments.bench.memory import extra_memory
+from scapegoat.experiments.bench.round import passes
 from scapegoat.experiments.bench.timing import interleaved
 from scapegoat.federation.clients import BenignClients
 from scapegoat.federation.local import Gradient
@@ -57,6 +58,12 @@ def _case(case: dict[str, Any], quick: bool) -> dict[str, Any]:
     def client_step() -> None:
         benign.updates(0, [0], [vector], updates[:1])
 
+    rows = [benign.batch(0, client) for client in range(CLIENTS)]
+    batches = [(benign.dataset.inputs(r), benign.dataset.y[r]) for r in rows]
+
+    def plain_round() -> None:
+        passes(model, batches)
+
     honest_round()
     hidden = _samples(model, targets, case.get("density"), 2)
     view = AttackerView(
@@ -77,7 +84,9 @@ def _case(case: dict[str, Any], quick: bool) -> dict[str, Any]:
     tabular = len(case["shape"]) == 1
     repeats = 3 if quick else 15 if tabular else 7
     seconds = interleaved(
-        {"craft": lambda: attack.craft(view), "round": honest_round, "step": client_step}, repeats, warmup=2
+        {"craft": lambda: attack.craft(view), "round": honest_round, "plain": plain_round, "step": client_step},
+        repeats,
+        warmup=2,
     )
     figures: dict[str, Any] = {
         "parameters": model.d,
@@ -85,8 +94,10 @@ def _case(case: dict[str, Any], quick: bool) -> dict[str, Any]:
         "masks": masks,
         "craft_seconds": seconds["craft"],
         "honest_round_seconds": seconds["round"],
+        "plain_passes_seconds": seconds["plain"],
         "client_step_seconds": seconds["step"],
         "honest_rounds": seconds["craft"] / seconds["round"],
+        "plain_passes": seconds["craft"] / seconds["plain"],
         "client_steps": seconds["craft"] / seconds["step"],
     }
     if "rounds" in case and not quick:

@@ -73,7 +73,7 @@ def _case(case: dict[str, Any], repeats: int) -> dict[str, Any]:
 
     def bare() -> None:
         for _ in range(rounds):
-            _passes(federation.model, batches)
+            passes(federation.model, batches)
 
     seconds = interleaved({"round": whole, "bare": bare}, repeats)
     figures = {
@@ -105,7 +105,8 @@ def _batches(federation: Simulation) -> list[tuple[Tensor, Tensor]]:
     return [(dataset.inputs(r), dataset.y[r]) for r in rows]
 
 
-def _passes(model: models.FlatModel, batches: list[tuple[Tensor, Tensor]]) -> None:
+def passes(model: models.FlatModel, batches: list[tuple[Tensor, Tensor]]) -> None:
+    """The clients' forward and backward passes as plain PyTorch has them."""
     model.module.train()
     for x, y in batches:
         torch.autograd.grad(F.cross_entropy(model.module(x), y), model.parameters)
