@@ -35,7 +35,7 @@ def add_largest(total: Tensor, row: Tensor, fraction: float, factor: float, scra
     # The k-th largest magnitude by selection, not by a sort, in place.
     torch.abs(row, out=scratch).numpy().partition(d - k)
     threshold = float(scratch[d - k])
-    ties = k - int(torch.count_nonzero(scratch[d - k :] > threshold))
+    ties = k - sum(int((part > threshold).sum()) for part in torch.split(scratch[d - k :], _WIDTH))
     for start in range(0, d, _WIDTH):
         part = row[start : start + _WIDTH]
         magnitude = part.abs()
