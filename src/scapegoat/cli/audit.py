@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from scapegoat.cli._components import component
+
 if TYPE_CHECKING:
     from scapegoat.auditing import Audit
     from scapegoat.experiments import Spec
@@ -47,8 +49,8 @@ def audit(
     specs = auditing.plan(
         model=model,
         data=data,
-        attacks=[_component(a) for a in attack] or auditing.ATTACKS,
-        defenses=[_component(d) for d in defense] or auditing.DEFENSES,
+        attacks=[component(a) for a in attack] or auditing.ATTACKS,
+        defenses=[component(d) for d in defense] or auditing.DEFENSES,
         clients=clients,
         malicious=malicious,
         rounds=rounds,
@@ -69,20 +71,6 @@ def audit(
 
         first = found.failures[0]
         raise RunError(f"{len(found.failures)} of {len(specs)} runs failed; {first.name[:12]}: {first.reason}")
-
-
-def _component(text: str) -> Any:
-    """A name, or YAML such as `{name: atm, trim: 2}` or a list of stages."""
-    import yaml
-
-    from scapegoat.errors import InputError
-
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise InputError(f"{text!r}: is not YAML; write a name, or {{name: atm, trim: 2}}") from None
 
 
 def _writable(path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import typer
 
+from scapegoat.cli._components import component
+
 DEFAULT_ROUNDS = 20
 OLDEST = (1, 41)  # since then SuperLink and SuperNodes are started and reached over HTTP as they are here
 DEFAULT_ATTACKS = ("gradient_ascent",)
@@ -94,7 +96,7 @@ def audit(
         for name in attack or DEFAULT_ATTACKS:
             with _progress(f"{name}", None, as_json) as progress:
                 run = live.audit_app(
-                    app, material, _component(name), out, nodes=nodes, hostile=hostile, run_config=overrides,
+                    app, material, component(name), out, nodes=nodes, hostile=hostile, run_config=overrides,
                     where=where, stand_ins=stand_ins, seed=seed, timeout=timeout, progress=progress,
                 )  # fmt: skip
             results.append(run.summary)
@@ -146,20 +148,6 @@ def _consistent(
             raise InputError(f"{wrong[0]}: needs --app, the folder of a Flower app")
 
 
-def _component(text: str) -> Any:
-    """A name, or YAML such as `{name: atm, trim: 2}` or a list of stages."""
-    import yaml
-
-    from scapegoat.errors import InputError
-
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise InputError(f"{text!r}: is not YAML; write a name, or {{name: atm, trim: 2}}") from None
-
-
 def _specs(
     path: Path | None, overrides: list[str], attacks: list[str], defenses: list[str]
 ) -> Iterator[dict[str, Any]]:
@@ -173,8 +161,8 @@ def _specs(
     for override in overrides:
         base = override_key(base, override)
     own_attack, own_defense = base.get("attack"), base.get("defense")
-    for attack in [_component(a) for a in attacks] or [own_attack or DEFAULT_ATTACKS[0]]:
-        for defense in [_component(d) for d in defenses] or ([own_defense] if own_defense else list(DEFAULT_DEFENSES)):
+    for attack in [component(a) for a in attacks] or [own_attack or DEFAULT_ATTACKS[0]]:
+        for defense in [component(d) for d in defenses] or ([own_defense] if own_defense else list(DEFAULT_DEFENSES)):
             chosen = {"name": attack} if isinstance(attack, str) else dict(attack)
             if isinstance(own_attack, dict) and chosen.keys() == {"name"}:
                 chosen = {**{k: v for k, v in own_attack.items() if k in ("targets", "mask", "start_round")}, **chosen}
