@@ -305,6 +305,22 @@ def test_nothing_sticks_out_on_a_phone(browser: Browser, written: Path) -> None:
     opened.page.close()
 
 
+def test_the_chosen_column_is_in_view_on_a_narrow_screen(browser: Browser, written: Path) -> None:
+    opened = Reader(browser, written, width=300)
+    for choice in ("memory_atm", "fedavg"):
+        opened.page.locator("#pick-defense").select_option(label=choice)
+        seen = opened.page.evaluate(
+            """[...document.querySelectorAll("td[aria-selected=true]")].map((cell) => {
+              const [here, frame] = [cell, cell.closest(".scroll")].map((box) => box.getBoundingClientRect());
+              const heading = cell.parentElement.firstElementChild.getBoundingClientRect();
+              return here.left >= heading.right - 1 && here.right <= frame.right;
+            })"""
+        )
+        assert seen == [True, True]
+    assert opened.page.evaluate("scrollY") == 0
+    opened.page.close()
+
+
 def test_it_prints_light_and_whole_whatever_the_screen_shows(browser: Browser, written: Path, tmp_path: Path) -> None:
     opened = Reader(browser, written, color_scheme="dark")
     opened.page.evaluate(

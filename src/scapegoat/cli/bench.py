@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import logging
 from typing import Any
 
 import typer
@@ -26,11 +27,20 @@ def bench(
     known = ("aggregation", "attack", "flower", "round", "sweep")
     if what not in known:
         raise InputError(f"bench {what!r}: one of {', '.join(known)} is wanted")
+    _show_progress()
     figures = importlib.import_module(f"scapegoat.experiments.bench.{what}").run(quick=quick)
     if as_json:
         print(json.dumps(figures, indent=2))
     else:
         _print(figures)
+
+
+def _show_progress() -> None:
+    """What is being measured, on stderr: some of it takes minutes."""
+    log = logging.getLogger("scapegoat.bench")
+    log.setLevel(logging.INFO)
+    if not log.handlers:
+        log.addHandler(logging.StreamHandler())
 
 
 def _print(value: Any, indent: int = 0) -> None:

@@ -201,7 +201,7 @@ def _ranges(study: Study) -> tuple[tuple[Range, ...], float, float, tuple[tuple[
                 left=place(_low(j)),
                 width=round(place(_high(j)) - place(_low(j)), 2),
                 point=place(j.excess.value),
-                cost="–" if points is None else str(round(points)).replace("-", "−"),
+                cost="–" if points is None else str(max(0, round(points))),
                 recommended=j.defense == study.verdict.recommended,
             )
         )

@@ -13,7 +13,7 @@ from torch import Tensor
 from scapegoat.aggregation import AggregationContext, Score, get, registry
 from scapegoat.experiments.bench.aggregation_others import others
 from scapegoat.experiments.bench.memory import extra_memory
-from scapegoat.experiments.bench.timing import interleaved
+from scapegoat.experiments.bench.timing import interleaved, log
 
 SIZES = tuple(itertools.product((10, 50, 200), (300_000, 3_200_000)))
 QUICK = ((10, 30_000), (50, 30_000))
@@ -49,6 +49,7 @@ def run(quick: bool = False, sizes: tuple[tuple[int, int], ...] | None = None) -
 
 
 def _case(n: int, d: int, repeats: int) -> dict[str, Any]:
+    log.info("%d updates of %d parameters", n, d)
     updates = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
     rules = {name: _call(name, updates) for name in registry.names()}
     seconds = _measured({"mean": lambda: updates.mean(0), **rules}, repeats)

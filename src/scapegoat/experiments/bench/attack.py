@@ -14,7 +14,7 @@ from scapegoat.attacks import AttackerView, Samples
 from scapegoat.data import Dataset
 from scapegoat.experiments.bench.memory import extra_memory
 from scapegoat.experiments.bench.round import passes
-from scapegoat.experiments.bench.timing import interleaved
+from scapegoat.experiments.bench.timing import interleaved, log
 from scapegoat.federation.clients import BenignClients
 from scapegoat.federation.local import Gradient
 from scapegoat.gradients import GradientOracle
@@ -40,12 +40,13 @@ def run(quick: bool = False) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return {"threads": 1, "cases": {name: _case(case, quick) for name, case in CASES.items()}}
+        return {"threads": 1, "cases": {name: _case(name, case, quick) for name, case in CASES.items()}}
     finally:
         torch.set_num_threads(threads)
 
 
-def _case(case: dict[str, Any], quick: bool) -> dict[str, Any]:
+def _case(name: str, case: dict[str, Any], quick: bool) -> dict[str, Any]:
+    log.info("crafting for %s", name)
     targets = masks = 60 if quick else 300
     model = models.build(models.registry.parse(case["model"]), case["shape"], case["classes"], seed=0)
     vector = model.initial()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from scapegoat.experiments.bench.timing import interleaved
+from scapegoat.experiments.bench.timing import interleaved, log
 from scapegoat.integrations.flower import require_flower
 
 REPLIES = 50
@@ -52,6 +52,7 @@ def run(quick: bool = False) -> dict[str, Any]:
         sent, received = _models()
         figures = {}
         for name, (rule, flower) in rules.items():
+            log.info("%s, Flower's and ours", name)
             seconds = interleaved(
                 {
                     "flower": partial(_aggregate, flower, received),

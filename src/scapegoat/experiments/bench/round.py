@@ -15,7 +15,7 @@ from scapegoat.data import Dataset, DataSpec
 from scapegoat.data.partitions import IID
 from scapegoat.data.splits import split
 from scapegoat.experiments.bench.memory import peak_of_tensors
-from scapegoat.experiments.bench.timing import interleaved
+from scapegoat.experiments.bench.timing import interleaved, log
 from scapegoat.federation import FederationSetting, Simulation
 
 CASES: dict[str, dict[str, Any]] = {
@@ -31,7 +31,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     torch.set_num_threads(1)
     try:
         repeats = 5 if quick else 15
-        figures = {name: _case(case, repeats) for name, case in CASES.items()}
+        figures = {name: _case(name, case, repeats) for name, case in CASES.items()}
         return {"threads": 1, "rounds": figures, "clients": _growth(3 if quick else 9)}
     finally:
         torch.set_num_threads(threads)
@@ -61,7 +61,8 @@ def simulation(
     )
 
 
-def _case(case: dict[str, Any], repeats: int) -> dict[str, Any]:
+def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
+    log.info("a round of %s", name)
     federation = simulation(case["model"], case["shape"], case["classes"])
     # Ten rounds at a time: the test accuracy is evaluated in one of ten.
     rounds = 10 if federation.model.d < 1_000_000 and len(case["shape"]) == 1 else 2
@@ -114,6 +115,7 @@ def passes(model: models.FlatModel, batches: list[tuple[Tensor, Tensor]]) -> Non
 
 def _growth(repeats: int) -> dict[str, Any]:
     """Seconds a round: 100 of 1,000 clients, 50 of 1,000, and 50 of 500."""
+    log.info("rounds of many clients")
     settings = {"100 of 1000": (1000, 0.1), "50 of 1000": (1000, 0.05), "50 of 500": (500, 0.1)}
     runs = {
         name: simulation({"name": "mlp", "hidden": [64]}, (446,), 30, clients, fraction)

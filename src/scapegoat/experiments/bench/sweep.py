@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from scapegoat.experiments.bench.timing import log
 from scapegoat.experiments.executors import cores, named
 from scapegoat.experiments.executors.events import Outcome
 from scapegoat.experiments.executors.ledger import Ledger
@@ -24,6 +25,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     seconds: dict[int, list[float]] = {1: [], 2: []}
     for _ in range(repeats):
         for workers in seconds:
+            log.info("a sweep with %d worker%s", workers, "s" if workers > 1 else "")
             seconds[workers].append(_sweep(specs, workers))
     ratios = [one / two for one, two in zip(seconds[1], seconds[2], strict=True)]
     return {

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
+
+log = logging.getLogger("scapegoat.bench")
+"""Says what is being measured."""
 
 
 def interleaved(functions: dict[str, Callable[[], Any]], repeats: int, warmup: int = 1) -> dict[str, float]:

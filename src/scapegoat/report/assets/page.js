@@ -30,6 +30,15 @@
     select.replaceChildren(...names.map((name, i) => el("option", { value: i }, name)));
   }
 
+  // A narrow screen shows some of the columns: the chosen one is among them. The page itself does not move.
+  function bringIntoView(cell) {
+    const box = cell.closest(".scroll");
+    const heading = cell.parentElement.firstElementChild.getBoundingClientRect();
+    const [here, frame] = [cell.getBoundingClientRect(), box.getBoundingClientRect()];
+    if (here.right + 8 > frame.right) box.scrollLeft += here.right + 8 - frame.right;
+    else if (here.left < heading.right) box.scrollLeft -= heading.right - here.left;
+  }
+
   function chooseCell(row, column, remember) {
     state.row = row;
     state.column = column;
@@ -39,6 +48,7 @@
       const chosen = own && +cell.dataset.row === row && +cell.dataset.column === column;
       cell.setAttribute("aria-selected", String(chosen));
       if (own) cell.tabIndex = chosen ? 0 : -1;
+      if (chosen) bringIntoView(cell);
     });
     $("pick-attack").value = row;
     $("pick-defense").value = column;
