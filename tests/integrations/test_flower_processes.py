@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import json
 import os
 import signal
@@ -16,11 +18,16 @@ import pytest
 
 pytest.importorskip("flwr")
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
 import scapegoat as sg
 from scapegoat.errors import InputError, RunError
 from scapegoat.experiments import RunStore
 from scapegoat.integrations.flower.audit import Where, audit_app, audit_spec, is_loopback
-from scapegoat.integrations.flower.processes import LiveFederation
+from scapegoat.integrations.flower.processes import LiveFederation, free_port
 from scapegoat.integrations.flower.wrapper import read_app, run_config, wrap_app
 
 HERE = Path(__file__).parent
@@ -153,6 +160,60 @@ def test_a_federation_that_runs_already_is_joined_with_one_hostile_node(tmp_path
     assert len(row["clients"]) == 4
     assert dict(row["defense_notes"]) == {"kept_unknown": 1.0}
     assert run.spec["live"]["superlink"] == "named by the user"
+
+
+def test_a_federation_behind_tls_is_joined(tmp_path):
+    authority, certificate, key = certificates(tmp_path)
+    nodes = [{"partition-id": number, "num-partitions": 3} for number in range(2)]
+    port = free_port()
+    link = LiveFederation(tmp_path / "link", [])
+    secure = ["--ssl-ca-certfile", str(authority), "--ssl-certfile", str(certificate), "--ssl-keyfile", str(key)]
+    try:
+        (tmp_path / "link").mkdir()
+        link.spawn("superlink", ["flower-superlink", *secure, "--host", "127.0.0.1", "--port", str(port)])
+        where = Where(f"127.0.0.1:{port}", authority)
+        with LiveFederation(tmp_path / "theirs", nodes, where.superlink, authority, insecure=False):
+            run = audit_app(
+                EXAMPLE,
+                "hospital_federation.audit:material",
+                "passive",
+                tmp_path / "ours",
+                nodes=3,
+                run_config={"num-server-rounds": 1, "strategy": "FedAvg"},
+                where=where,
+                timeout=180,
+            )
+    finally:
+        link.stop()
+    (row,) = run.rounds.to_pylist()
+    assert sum(row["malicious"]) == 1
+    assert len(row["clients"]) == 3
+
+
+def certificates(folder):
+    """An authority of our own, and a certificate and key for the loopback interface: three PEM files."""
+    now, hour = datetime.datetime.now(datetime.UTC), datetime.timedelta(hours=1)
+
+    def signed(subject, issuer, public, key, extension):
+        name, by = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (subject, issuer))
+        begun = x509.CertificateBuilder(by, name, public, x509.random_serial_number())
+        dated = begun.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
+            now + datetime.timedelta(days=1)
+        )
+        return dated.add_extension(extension, critical=False).sign(key, hashes.SHA256())
+
+    root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    loopback = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    authority = signed("authority", "authority", root.public_key(), root, x509.BasicConstraints(True, None))
+    server = signed("superlink", "authority", own.public_key(), root, loopback)
+    secret = own.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    written = {"ca.pem": authority, "server.pem": server}
+    for name, found in written.items():
+        (folder / name).write_bytes(found.public_bytes(serialization.Encoding.PEM))
+    (folder / "server.key").write_bytes(secret)
+    return folder / "ca.pem", folder / "server.pem", folder / "server.key"
 
 
 def test_a_federation_that_is_stopped_leaves_no_process_behind(tmp_path):
