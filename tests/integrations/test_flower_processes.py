@@ -197,9 +197,7 @@ def certificates(folder):
     def signed(subject, issuer, public, key, extension):
         name, by = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)]) for text in (subject, issuer))
         begun = x509.CertificateBuilder(by, name, public, x509.random_serial_number())
-        dated = begun.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
-            now + datetime.timedelta(days=1)
-        )
+        dated = begun.not_valid_before(now - hour).not_valid_after(now + 24 * hour)
         return dated.add_extension(extension, critical=False).sign(key, hashes.SHA256())
 
     root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
