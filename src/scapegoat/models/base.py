@@ -64,15 +64,18 @@ class FlatModel:
 
     def initial(self) -> Tensor:
         """The parameters that the module was built with."""
-        if self._initial is None:
-            raise RuntimeError("the initial parameters were taken")
-        return self._initial.clone()
+        return self._held().clone()
 
     def take_initial(self) -> Tensor:
         """The initial parameters without a copy; the model forgets them, which spares a vector."""
-        vector = self.initial() if self._initial is None else self._initial
+        vector = self._held()
         self._initial = None
         return vector
+
+    def _held(self) -> Tensor:
+        if self._initial is None:
+            raise RuntimeError("the initial parameters were taken")
+        return self._initial
 
     def point_at(self, vector: Tensor) -> None:
         """Make the module's parameters views of `vector`."""
