@@ -13,7 +13,9 @@ for name in mask-selection more-defenses main-c10 async-c08 async-c10 malicious-
     client-count target-count partial-knowledge; do
   sweep $name --data location30 --rounds 150 --out "$runs/location30"
 done
-for name in beyond skewed reference reference-slow; do sweep "$here/$name.yaml" --out "$runs/location30"; done
+for name in beyond skewed; do sweep "$here/$name.yaml" --out "$runs/location30"; done
+for name in reference reference-slow reference-masks; do sweep "$here/$name.yaml" --seeds 3 --out "$runs/location30"; done
+sweep "$here/partial.yaml" --out "$runs/hospital"
 sweep "$here/cifar10.yaml" --out "$runs/cifar10"
 
 for name in hospital location30 cifar10; do
