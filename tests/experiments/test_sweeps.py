@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,11 @@ def test_a_plan_keeps_the_larger_number_of_seeds(tmp_path: Path) -> None:
     assert {len(cell["runs"]) for cell in content["cells"]} == {3}
     plans.write(tiny_plan("mask-selection", extra=("federation.batch_size=32",)), tmp_path)
     assert len(plans.saved(tmp_path)) == 2
+
+
+def test_the_command_of_a_plan_tells_nothing_of_the_machine(tmp_path: Path) -> None:
+    plan = replace(tiny_plan("mask-selection"), arguments=(str(tmp_path / "steps.yaml"), "--rounds", "3"))
+    assert plan.command == "scapegoat sweep steps.yaml --rounds 3 --seeds 1 --out DIR"
 
 
 def test_a_plan_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -52,8 +52,9 @@ class Plan:
 
     @property
     def command(self) -> str:
-        """What computes the whole of it again."""
-        return shlex.join(["scapegoat", "sweep", *self.arguments, "--seeds", str(self.seeds), "--out", "DIR"])
+        """What computes the whole of it again. It is shown to others: of an absolute path only the file's name."""
+        arguments = [Path(a).name if Path(a).is_absolute() else a for a in self.arguments]
+        return shlex.join(["scapegoat", "sweep", *arguments, "--seeds", str(self.seeds), "--out", "DIR"])
 
     def chosen(self, only: Mapping[str, set[str]]) -> list[Cell]:
         """The cells that `--only` leaves."""

@@ -60,6 +60,6 @@ def attack_is_practical(costs: Sequence[Mapping[str, Any]]) -> Finding:
     return Finding(
         f"FedPoisonMIA takes about as long as AGREvader (read as: at most {COMPARABLE:g} times).",
         verdict,
-        f"at most {worst:.1f} times as long." if rows else "no measurement.",
+        f"at most {worst:.2f} times as long." if rows else "no measurement.",
         (("Seconds of FedPoisonMIA over seconds of AGREvader", ("where", "ratio"), rows),) if rows else (),
     )
