@@ -48,6 +48,12 @@ def test_a_sweep_from_start_to_status(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "done 4  running 0  failed 0  damaged 0  left 0  of 4; about 0 s to go" in capsys.readouterr().out
 
 
+def test_without_a_folder_the_runs_are_kept_in_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert code(*SWEEP, "--rounds", "1", "--jobs", "1") == 0
+    assert RunStore(tmp_path / "runs").finished()
+
+
 def test_a_damaged_run_is_named_with_exit_code_1_and_recomputed_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 def sweep(
     name: str | None = typer.Argument(None, help="A sweep (`scapegoat list sweeps`) or a YAML file of lists."),
-    out: Path = typer.Option(..., "--out", help="Folder for the runs; finished ones are not computed twice."),
+    out: Path = typer.Option(Path("runs"), "--out", help="Folder for the runs; finished ones are not computed twice."),
     data: list[str] = typer.Option([], "--data", help="A data set (repeat for several); default: the paper's."),
     rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training; default: the paper's 800."),
     seeds: int = typer.Option(1, "--seeds", help="Runs of each cell, with different seeds."),
