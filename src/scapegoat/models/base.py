@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scapegoat.errors import InputError
+from scapegoat.models.group_norm import accurate
 from scapegoat.models.products import SparseRows, facts, linear, replaced
 from scapegoat.registry import Component, Registry
 
@@ -60,7 +61,7 @@ class FlatModel:
         modules = list(module.modules())
         self.has_statistics = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in modules)
         self._linear = [m for m in modules if isinstance(m, nn.Linear)]
-        self._groups = any(isinstance(m, nn.GroupNorm) for m in modules)
+        self._groups = [m for m in modules if isinstance(m, nn.GroupNorm)]
 
     def initial(self) -> Tensor:
         """The parameters that the module was built with."""
@@ -114,12 +115,14 @@ class FlatModel:
 
     def _evaluated(self, x: Tensor) -> Tensor:
         sparse = facts(x).sparse if x.dim() == 2 else None
-        if sparse is None:
-            return self.module(self.prepare(x))  # type: ignore[no-any-return]
         with ExitStack() as stack:
-            for layer in self._linear:
-                stack.enter_context(replaced(layer, _looking_up(layer, x, sparse)))
-            return self.module(x)  # type: ignore[no-any-return]
+            if sparse is not None:
+                for layer in self._linear:
+                    stack.enter_context(replaced(layer, _looking_up(layer, x, sparse)))
+            if x.dim() == 4:
+                for norm in self._groups:
+                    stack.enter_context(replaced(norm, accurate(norm)))
+            return self.module(self.prepare(x))  # type: ignore[no-any-return]
 
     def gradient(
         self, vector: Tensor, x: Tensor, y: Tensor, out: Tensor | None = None, at_once: int | None = None
