@@ -51,6 +51,7 @@ def test_a_run_for_people_names_what_leaked_and_where_it_is_kept(tmp_path):
         (["run", "--set", "defense=nothing"], "'nothing' is not a defense"),
         (["list", "dragons"], "dragons"),
         (["bench", "everything"], "everything"),
+        (["bench", "sweep", "--threads", "2"], "only for aggregation, attack, round"),
         (["run", "--set", "data=npz:absent.npz"], "absent.npz"),
     ],
 )

@@ -13,7 +13,7 @@ from torch import Tensor
 from scapegoat.aggregation import AggregationContext, Score, get, registry
 from scapegoat.experiments.bench.aggregation_others import others
 from scapegoat.experiments.bench.memory import extra_memory
-from scapegoat.experiments.bench.timing import interleaved, log
+from scapegoat.experiments.bench.timing import interleaved, log, with_threads
 
 SIZES = tuple(itertools.product((10, 50, 200), (300_000, 3_200_000)))
 QUICK = ((10, 30_000), (50, 30_000))
@@ -37,15 +37,11 @@ WANTED = (
 MEMORY_SHARE = 0.25
 
 
-def run(quick: bool = False, sizes: tuple[tuple[int, int], ...] | None = None) -> dict[str, Any]:
-    """Seconds and ratios of every rule for every size, measured in this one run with two threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+def run(quick: bool = False, threads: int = 2, sizes: tuple[tuple[int, int], ...] | None = None) -> dict[str, Any]:
+    """Seconds and ratios of every rule for every size, measured in this one run."""
+    with with_threads(threads):
         cases = [_case(n, d, repeats=3 if quick else 5) for n, d in sizes or (QUICK if quick else SIZES)]
-        return {"threads": 2, "cases": cases, "wanted": _wanted(cases)}
-    finally:
-        torch.set_num_threads(threads)
+        return {"threads": threads, "cases": cases, "wanted": _wanted(cases)}
 
 
 def _case(n: int, d: int, repeats: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from scapegoat.attacks import AttackerView, Samples
 from scapegoat.data import Dataset
 from scapegoat.experiments.bench.memory import extra_memory
 from scapegoat.experiments.bench.round import passes
-from scapegoat.experiments.bench.timing import interleaved, log
+from scapegoat.experiments.bench.timing import interleaved, log, with_threads
 from scapegoat.federation.clients import BenignClients
 from scapegoat.federation.local import Gradient
 from scapegoat.gradients import GradientOracle
@@ -35,14 +35,10 @@ MEMORY_LIMIT = 40
 """Floats a parameter that crafting may need beside what it is given, for the MLPs."""
 
 
-def run(quick: bool = False) -> dict[str, Any]:
-    """Ratios for each model, measured in one run on one thread; `quick` has fewer samples and repeats."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return {"threads": 1, "cases": {name: _case(name, case, quick) for name, case in CASES.items()}}
-    finally:
-        torch.set_num_threads(threads)
+def run(quick: bool = False, threads: int = 1) -> dict[str, Any]:
+    """Ratios for each model, measured in one run; `quick` has fewer samples and repeats."""
+    with with_threads(threads):
+        return {"threads": threads, "cases": {name: _case(name, case, quick) for name, case in CASES.items()}}
 
 
 def _case(name: str, case: dict[str, Any], quick: bool) -> dict[str, Any]:

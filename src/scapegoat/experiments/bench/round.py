@@ -15,7 +15,7 @@ from scapegoat.data import Dataset, DataSpec
 from scapegoat.data.partitions import IID
 from scapegoat.data.splits import split
 from scapegoat.experiments.bench.memory import peak_of_tensors
-from scapegoat.experiments.bench.timing import interleaved, log
+from scapegoat.experiments.bench.timing import interleaved, log, with_threads
 from scapegoat.federation import FederationSetting, Simulation
 
 CASES: dict[str, dict[str, Any]] = {
@@ -25,16 +25,12 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def run(quick: bool = False) -> dict[str, Any]:
+def run(quick: bool = False, threads: int = 1) -> dict[str, Any]:
     """Ratios for each model size, and how a round's time grows with the clients picked and the clients that exist."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with with_threads(threads):
         repeats = 5 if quick else 15
         figures = {name: _case(name, case, repeats) for name, case in CASES.items()}
-        return {"threads": 1, "rounds": figures, "clients": _growth(3 if quick else 9)}
-    finally:
-        torch.set_num_threads(threads)
+        return {"threads": threads, "rounds": figures, "clients": _growth(3 if quick else 9)}
 
 
 def simulation(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 log = logging.getLogger("scapegoat.bench")
 """Says what is being measured."""
@@ -22,3 +25,14 @@ def interleaved(functions: dict[str, Callable[[], Any]], repeats: int, warmup: i
             if repeat >= warmup:
                 seconds[name].append(time.perf_counter() - started)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+@contextmanager
+def with_threads(wanted: int) -> Iterator[None]:
+    """Let PyTorch compute with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(wanted)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
