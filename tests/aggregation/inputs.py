@@ -45,6 +45,18 @@ def stacks(
     )
 
 
+@st.composite
+def outnumbered(draw: st.DrawFn, kinds: tuple[str, ...] = ("normal", "shared", "close")) -> tuple[Tensor, int]:
+    """Honest updates of size 1, then m < n/2 hostile ones up to 1e17 times as long, all alike or not; and m."""
+    n, d = draw(st.integers(3, 11)), draw(st.sampled_from([1, 2, 3, 17, 64, 300]))
+    m = draw(st.integers(1, (n - 1) // 2))
+    seed = draw(st.integers(0, 2**31))
+    hostile = make(seed + 1, m, d, size=10.0 ** draw(st.integers(0, 17)), spread=draw(st.sampled_from([1.0, 1e4])))
+    if draw(st.booleans()):
+        hostile = hostile[:1].expand(m, -1)
+    return torch.cat([make(seed, n - m, d, kind=draw(st.sampled_from(kinds))), hostile]), m
+
+
 def as_rows(updates: Tensor) -> list[np.ndarray]:
     """The same rows for a reference."""
     return [row.double().numpy() for row in updates]

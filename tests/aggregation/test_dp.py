@@ -9,6 +9,8 @@ import torch
 
 from scapegoat.aggregation import AggregationContext, dp, get, parse
 from scapegoat.errors import InputError, OptionError
+from scapegoat.experiments.summary import last_epsilon
+from scapegoat.federation import RoundRecord
 from tests.aggregation.inputs import make
 
 N, D = 8, 20_000
@@ -34,6 +36,16 @@ def test_epsilon_is_the_accounting_librarys(multiplier: float, rate: float, roun
     assert notes["sigma"] == 2.0 * multiplier
     pure = dp(make(0, N, 50), clip=2.0, noise_multiplier=multiplier, delta=1e-6, sampling_rate=rate, rounds=rounds)
     assert pure.notes == notes
+
+
+def test_the_summary_has_the_last_epsilon_known() -> None:
+    """A last round without a usable update has no notes; what the rounds before spent stays spent."""
+    rounds = [
+        RoundRecord(r, 0.0, defense_notes=notes) for r, notes in enumerate([{"epsilon": 1.0}, {"epsilon": 2.0}, {}])
+    ]
+    assert last_epsilon(rounds) == 2.0
+    assert last_epsilon([*rounds, RoundRecord(3, 0.0, defense_notes={"epsilon": math.inf})]) is None
+    assert last_epsilon([RoundRecord(0, 0.0, defense_notes={"sigma": 0.001})]) is None
 
 
 def test_without_a_clip_no_epsilon_is_claimed() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from scapegoat.aggregation import Aggregate, Rule, get, memory_atm, parse, registry
+from scapegoat.aggregation import Aggregate, AggregationContext, Rule, get, memory_atm, parse, registry
 from scapegoat.errors import InputError
 from tests.aggregation.inputs import context, make
 
@@ -150,6 +150,14 @@ def test_hostile_sample_counts_cannot_break_the_weighted_mean() -> None:
     assert torch.allclose(answer.update, updates[0])
     assert torch.allclose(fedavg(updates, weights=[0, 0, 0, 0]).update, updates.mean(0), atol=1e-6)
     assert bool(fedavg(updates, weights=[1e308] * 4).update.isfinite().all())
+
+
+def test_a_sample_count_beyond_all_floats_weighs_nothing() -> None:
+    updates = make(5, 3, D)
+    counts = AggregationContext(client_ids=(0, 1, 2), sample_counts=(1, 10**400, -(10**400)))
+    answer = get("fedavg", weighted=True)(updates, counts)
+    assert answer.kept.tolist() == [True, False, False]
+    assert torch.allclose(answer.update, updates[0])
 
 
 @pytest.mark.parametrize("updates", [torch.zeros(3), torch.zeros(2, 3, 4), torch.zeros(2, 3, dtype=torch.int64)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from scapegoat.aggregation import atm, get, registry, trim_count, trimmed_mean
@@ -59,6 +61,10 @@ def test_anything_else_is_refused(name: str, trim: object) -> None:
         ("multi_krum", {"malicious": 2, "neighbours": "n-f-1"}, 4, "malicious: 2 is too many for 3 updates a step"),
         ("bulyan", {"malicious": 2}, 11, "Bulyan (n >= 4f + 3) wants at least 11"),
         ("fang", {"malicious": 2}, 5, "malicious: 2 is too many for 4 updates a step: both may drop 4"),
+        ("multi_krum", {"select": 9}, 9, "select: 9 is too many: at most 8, the updates of a step"),
+        ("norm_clipping", {}, 2, "norm_clipping compares updates: 1 a step is too few, at least 2 are wanted"),
+        *((name, {}, 2, f"{name} compares updates: 1 a step") for name in ("median", "geometric_median")),
+        *((name, {}, 2, f"{name} compares updates: 1 a step") for name in ("flame", "deepsight")),
     ],
 )
 def test_too_few_updates_a_step(name: str, options: dict[str, object], enough: int, says: str) -> None:
@@ -68,6 +74,44 @@ def test_too_few_updates_a_step(name: str, options: dict[str, object], enough: i
         rule.check(enough - 1)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("trim", "n", "says"),
+    [
+        (0.49, 8, "trim: 0.49 makes b = 4 of n = 8 updates a step: 2b < n is wanted, at most 3/8"),
+        (0.1, 1, "trim: 0.1 makes b = 1 of n = 1 updates a step: 2b < n is wanted, no trim is possible"),
+        (0.1, 2, "no trim is possible"),
+    ],
+)
+@pytest.mark.parametrize("name", ["atm", "clipped_atm", "memory_atm", "reputation_atm", "trimmed_mean"])
+def test_a_fraction_that_leaves_nobody_is_refused_as_a_number_is(name: str, trim: float, n: int, says: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        get(name, trim=trim).check(n)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("n", range(3, 30))
+def test_the_largest_fraction_that_the_refusal_names_is_accepted(n: int) -> None:
+    get("atm", trim=((n - 1) // 2) / n).check(n)
+
+
+def test_only_rules_that_need_no_others_take_one_update_a_step() -> None:
+    alone = []
+    for name in registry.names():
+        with contextlib.suppress(OptionError):
+            get(name).check(1)
+            alone.append(name)
+    assert alone == ["dp", "fedavg", "fltrust", "top_k"]
+    get("norm_clipping", norm=1.0).check(1)
+
+
+@pytest.mark.parametrize("select", [0, -1, 1.5, True, "3", float("nan"), float("inf"), None])
+def test_a_selection_that_is_none_is_one_readable_line(select: object) -> None:
+    with pytest.raises(OptionError) as caught:
+        get("multi_krum", select=select)
+    wanted = "a whole number from 1, or a fraction between 0 and 1, is wanted"
+    assert str(caught.value) == f"select: {select!r} is not allowed: {wanted}"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
-"""The order of the rows and the unit of the updates do not matter, for every rule there is."""
+"""The order of the rows does not matter, nor the unit of the updates where nothing else has one."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import pytest
 import torch
@@ -16,8 +18,9 @@ N, D = 15, 150
 # is given enough not to get there. Error rates tie often too, so fang is asked for its losses.
 OPTIONS = {"fang": {"method": "lfr"}, "bulyan": {"malicious": 3}}
 
-# The root update of fltrust and the noise of dp have a size of their own.
-SCALES = [name for name in registry.names() if name not in ("dp", "fltrust")]
+# The noise of dp has a size of its own; so have the server's data, which fltrust, fang and deepsight's probe look at.
+SERVER = ("deepsight", "fang", "fltrust")
+SCALES = [name for name in registry.names() if name not in ("dp", *SERVER)]
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -41,9 +44,38 @@ def test_scaling_all_updates_scales_the_result(name: str, exponent: int) -> None
     updates = make(7, N, D, kind="shared", spread=10.0)
     factor = 2.0**exponent
     plain = get(name)(updates, context(N, D))
+    scaled = get(name)(updates * factor, context(N, D))
+    assert torch.equal(scaled.kept, plain.kept)
+    assert torch.allclose(scaled.update / factor, plain.update, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [-16, 14])
+def test_scaling_all_updates_scales_deepsight_without_its_probe(exponent: int) -> None:
+    updates = make(7, N, D, kind="shared", spread=10.0)
+    factor = 2.0**exponent
+    server = dataclasses.replace(context(N, D), output_probe=None)
+    plain, scaled = get("deepsight")(updates, server), get("deepsight")(updates * factor, server)
+    assert torch.equal(scaled.kept, plain.kept)
+    assert torch.allclose(scaled.update / factor, plain.update, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", SERVER)
+@pytest.mark.parametrize("exponent", [-16, 14])
+def test_rules_that_ask_the_server_scale_only_if_its_answers_do(name: str, exponent: int) -> None:
+    """The server's goal, root update and probe are rescaled together with the updates: a change of unit everywhere."""
+    updates = make(7, N, D, kind="shared", spread=10.0)
+    factor = 2.0**exponent
+    plain = get(name)(updates, context(N, D))
     scaled = get(name)(updates * factor, context(N, D, size=factor))
     assert torch.equal(scaled.kept, plain.kept)
     assert torch.allclose(scaled.update / factor, plain.update, rtol=1e-5, atol=1e-6)
+
+
+def test_fang_judges_longer_updates_otherwise() -> None:
+    """What a step of that length does to the validation loss decides, so the unit matters."""
+    updates = make(7, N, D, kind="shared", spread=10.0)
+    kept = [get("fang", method="lfr")(updates * factor, context(N, D)).kept for factor in (2.0**-16, 2.0**14)]
+    assert not torch.equal(*kept)
 
 
 def test_fltrust_takes_its_length_from_the_root_update_alone() -> None:

@@ -86,6 +86,15 @@ def test_what_does_not_compose_is_one_line_with_its_place(value: object, says: s
     assert "\n" not in str(caught.value)
 
 
-def test_every_stage_is_checked() -> None:
-    with pytest.raises(OptionError, match=r"trim: 4 is too many for 8 updates"):
-        parse([{"name": "norm_clipping"}, {"name": "atm", "trim": 4}]).check(8)
+@pytest.mark.parametrize(
+    ("stages", "updates", "says"),
+    [
+        (["norm_clipping", {"name": "atm", "trim": 4}], 8, "1.trim: 4 is too many for 8 updates"),
+        ([{"name": "top_k"}, "median"], 1, "1: median compares updates"),
+        (["norm_clipping", "fedavg"], 1, "0: norm_clipping compares updates"),
+    ],
+)
+def test_a_stage_that_does_not_fit_is_named_by_its_place(stages: list[object], updates: int, says: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(stages).check(updates)
+    assert str(caught.value).startswith(says)

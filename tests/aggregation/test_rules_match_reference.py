@@ -12,7 +12,7 @@ from torch import Tensor
 from scapegoat import aggregation
 from scapegoat.aggregation import Aggregate, Score
 from scapegoat.aggregation.deepsight import _normalized_energies
-from tests.aggregation.inputs import as_rows, make, stacks
+from tests.aggregation.inputs import CLASSES, HIDDEN, as_rows, context, make, outnumbered, stacks
 from tests.reference import aggregation as reference
 
 many = settings(max_examples=50, deadline=None)
@@ -144,6 +144,63 @@ def test_geometric_median(updates: Tensor) -> None:
 
 
 @many
+@given(outnumbered())
+def test_geometric_median_with_outliers_of_any_length(case: tuple[Tensor, int]) -> None:
+    updates, m = case
+    answer = aggregation.geometric_median(updates, iterations=20, tolerance=0.0)
+    expected, _ = reference.geometric_median(as_rows(updates), steps=20)
+    honest = updates[: len(updates) - m]
+    agree(answer, (expected, set(range(len(honest)))), honest, compare_kept=False)
+
+
+@many
+@given(outnumbered(kinds=("normal",)))
+def test_geometric_median_is_where_the_pulls_of_the_updates_cancel(case: tuple[Tensor, int]) -> None:
+    """Not at an update, its definition is that the unit vectors towards all of them sum to zero."""
+    updates, _ = case
+    assume(updates.shape[1] >= 17)
+    rows = as_rows(updates)
+    z = aggregation.geometric_median(updates, iterations=5000).update.double().numpy()
+    towards = [(row - z) / reference.norm(row - z) for row in rows]
+    assume(min(reference.norm(row - z) for row in rows) > 1e-2)
+    assert reference.norm(sum(towards, np.zeros_like(z))) < 1e-4
+
+
+@many
+@given(outnumbered())
+def test_no_minority_moves_the_geometric_median_far_from_the_majority(case: tuple[Tensor, int]) -> None:
+    """At most 2(n - m)/(n - 2m) times the honest updates' radius from their centre (Minsker 2015, lemma 2.1)."""
+    updates, m = case
+    n = len(updates)
+    honest = updates[: n - m].double()
+    centre = honest.mean(0)
+    radius = float((honest - centre).norm(dim=1).max())
+    moved = float((aggregation.geometric_median(updates).update - centre).norm())
+    assert moved <= 2 * (n - m) / (n - 2 * m) * radius + 1e-5 * float(honest.norm(dim=1).max())
+
+
+@many
+@given(
+    stacks(),
+    st.integers(0, 2**31),
+    st.sampled_from([{"sigma": 0.0}, {"sigma": 0.3}, {"bound": 0.5}, {"bound": 2.0, "multiplier": 0.1}]),
+)
+def test_dp(updates: Tensor, seed: int, setting: dict[str, float]) -> None:
+    n, d = updates.shape
+    ids = [3 * i + 1 for i in range(n)]
+    sigma, bound, multiplier = setting.get("sigma", 0.001), setting.get("bound"), setting.get("multiplier", 1.0)
+    if bound is not None:
+        pytest.importorskip("dp_accounting")
+    draw = torch.Generator().manual_seed(seed)
+    answer = aggregation.dp(updates, sigma, bound, multiplier, client_ids=ids, generator=draw)
+    round_seed = int(torch.randint(2**62, (1,), generator=torch.Generator().manual_seed(seed)))
+    noise = reference.client_noise(round_seed, ids, d)
+    expected = reference.dp(as_rows(updates), noise, sigma, bound, multiplier)
+    drawn = torch.tensor(np.array(noise)) * (sigma if bound is None else multiplier * bound)
+    agree(answer, expected, torch.maximum(updates.norm(dim=1), drawn.norm(dim=1))[:, None])
+
+
+@many
 @given(stacks(), st.sampled_from([0.1, 0.5, 0.9, 1.0]))
 def test_top_k(updates: Tensor, fraction: float) -> None:
     agree(aggregation.top_k(updates, fraction), reference.top_k(as_rows(updates), fraction), updates)
@@ -202,6 +259,41 @@ def test_deepsight_energies_and_exceedings(seed: int, classes: int, exponent: in
         assert row.tolist() == pytest.approx(values, rel=1e-9)
     counts = [count for _, count in expected]
     assert suspect.tolist() == [count <= np.median(counts) / 2 for count in counts]
+
+
+@many
+@given(
+    seed=st.integers(0, 2**31),
+    n=st.integers(3, 18),
+    groups=st.integers(1, 4),
+    hostile=st.integers(0, 5),
+    size=st.sampled_from([1e-4, 1.0, 1e4]),
+    probed=st.booleans(),
+)
+def test_deepsight_from_votes_to_clipped_mean(
+    seed: int, n: int, groups: int, hostile: int, size: float, probed: bool
+) -> None:
+    """Clients in groups that train alike; the first few move a single class."""
+    d = 60
+    kinds = make(seed, groups, d)[torch.arange(n) % groups]
+    updates = kinds + 0.2 * make(seed + 1, n, d, spread=10.0)
+    single = torch.full((d,), 0.01)
+    single[-CLASSES - HIDDEN * CLASSES :][:HIDDEN] = 3.0
+    single[-CLASSES] = 3.0
+    updates[:hostile] *= single
+    updates *= size
+    server = context(n, d, seed=seed, size=size)
+    assert server.layout is not None
+    assert server.output_probe is not None
+    probe = server.output_probe if probed else None
+    batches = []
+    for batch in range(3 if probe else 0):
+        before = server.output_probe(torch.zeros(d), batch).double().numpy()
+        after = [server.output_probe(row, batch).double().numpy() for row in updates]
+        batches.append([(probabilities / before).mean(0) for probabilities in after])
+    expected = reference.deepsight(as_rows(updates), CLASSES, HIDDEN, batches)
+    answer = aggregation.deepsight(updates, server.layout, probe)
+    agree(answer, expected, updates)
 
 
 def test_all_updates_the_same_is_that_update_for_every_mean() -> None:

@@ -10,7 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+
+from scapegoat.randomness import derive
 
 Vector = NDArray[np.float64]
 Answer = tuple[Vector, set[int]]
@@ -187,16 +190,28 @@ def bulyan(rows: Sequence[Vector], f: int) -> Answer:
     return out, set(picked)
 
 
+def majority(rows: Sequence[Vector]) -> tuple[set[int], float]:
+    """The rows of the smallest balls around a row that hold more than half of all rows, and the radius."""
+    n = len(rows)
+    distances = [[norm(rows[i] - rows[j]) for j in range(n)] for i in range(n)]
+    reach = [sorted(distances[i])[n // 2] for i in range(n)]
+    radius = min(reach)
+    return {j for i in range(n) for j in range(n) if reach[i] == radius and distances[i][j] <= radius}, radius
+
+
 def geometric_median(rows: Sequence[Vector], smoothing: float = 1e-6, steps: int = 200) -> Answer:
     """Weiszfeld on the vectors themselves."""
-    n = len(rows)
-    pairs = [dot(rows[i] - rows[j], rows[i] - rows[j]) for i in range(n) for j in range(n) if i != j]
-    nu = smoothing * math.sqrt(sum(pairs) / len(pairs)) if pairs else 0.0
-    z = mean_of(rows, range(n))
+    near, radius = majority(rows)
+    nu = smoothing * radius
+    z = mean_of(rows, sorted(near))
     for _ in range(steps if nu > 0 else 0):
-        weights = [1 / max(nu, norm(row - z)) for row in rows]
-        z = sum((w * row for w, row in zip(weights, rows, strict=True)), np.zeros_like(z)) / sum(weights)
-    return z, set(range(n))
+        z = weiszfeld_step(rows, z, nu)
+    return z, set(range(len(rows)))
+
+
+def weiszfeld_step(rows: Sequence[Vector], z: Vector, nu: float) -> Vector:
+    weights = [1 / max(nu, norm(row - z)) for row in rows]
+    return sum((w * row for w, row in zip(weights, rows, strict=True)), np.zeros_like(z)) / sum(weights)
 
 
 def top_k(rows: Sequence[Vector], fraction: float) -> Answer:
@@ -209,6 +224,25 @@ def top_k(rows: Sequence[Vector], fraction: float) -> Answer:
             kept[c] = row[c]
         sparse.append(kept)
     return mean_of(sparse, range(len(rows))), set(range(len(rows)))
+
+
+def dp(
+    rows: Sequence[Vector], noise: Sequence[Vector], sigma: float, bound: float | None = None, multiplier: float = 1.0
+) -> Answer:
+    """Clip (if there is a bound), add each client's own noise N(0, sigma²), and only then take the mean."""
+    if bound is not None:
+        rows, sigma = clip(rows, bound), multiplier * bound
+    noisy = [row + sigma * drawn for row, drawn in zip(rows, noise, strict=True)]
+    return mean_of(noisy, range(len(rows))), set(range(len(rows)))
+
+
+def client_noise(round_seed: int, clients: Sequence[int], d: int) -> list[Vector]:
+    """Standard normal noise for every client of a round: a generator of its own for each, named by the client."""
+    out = []
+    for client in clients:
+        source = torch.Generator().manual_seed(derive(round_seed, "noise", client, 0))
+        out.append(torch.randn(d, generator=source).double().numpy())
+    return out
 
 
 def fltrust(rows: Sequence[Vector], root: Vector) -> Answer:
@@ -255,6 +289,67 @@ def flame_majority(rows: Sequence[Vector]) -> set[int]:
 def flame(rows: Sequence[Vector]) -> Answer:
     kept = flame_majority(rows)
     return mean_of(clip(rows, median_norm(rows)), sorted(kept)), kept
+
+
+def cluster_labels(
+    points: NDArray[np.float64], keys: Sequence[float], metric: str, size: int, single: bool
+) -> list[int]:
+    """HDBSCAN's labels, -1 for none; the points are shown in the order of their keys."""
+    from sklearn.cluster import HDBSCAN
+
+    n = len(points)
+    order = sorted(range(n), key=lambda i: keys[i])
+    shown = np.array([[points[i][j] for j in order] if metric == "precomputed" else points[i] for i in order])
+    model = HDBSCAN(
+        min_cluster_size=min(size, n), min_samples=min(size, n), metric=metric, allow_single_cluster=single, copy=True
+    )
+    found = model.fit_predict(shown)
+    return [int(found[order.index(i)]) for i in range(n)]
+
+
+def deepsight(
+    rows: Sequence[Vector],
+    classes: int,
+    hidden: int,
+    ratios: Sequence[Sequence[Vector]],
+    allowed: float = 1 / 3,
+    size: int = 3,
+) -> Answer:
+    """DeepSight for three clients or more whose rows end in the output layer: weights [P, h], then bias [P].
+
+    `ratios` are the division differences: for each batch of noise, one vector [P] a client (no batch: no vote).
+    """
+    n = len(rows)
+    keys = [norm(row) for row in rows]
+    weights = [row[-classes * (hidden + 1) : -classes].reshape(classes, hidden) for row in rows]
+    biases = [row[-classes:] for row in rows]
+    energies = [exceedings(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+    typical = float(np.median([count for _, count in energies]))
+    suspect = [count <= typical / 2 for _, count in energies]
+
+    cosine = np.array(
+        [[0.0 if i == j else 1 - math.cos(angle(biases[i], biases[j])) for j in range(n)] for i in range(n)]
+    )
+    by_bias = cluster_labels(cosine, keys, "precomputed", size, single=False)
+    by_energy = cluster_labels(np.array([neups for neups, _ in energies]), keys, "euclidean", size, single=False)
+    by_batch = [cluster_labels(np.array(batch), keys, "euclidean", size, single=False) for batch in ratios]
+
+    apart = np.zeros((n, n))
+    for i in range(n):
+        for j in range(n):
+            votes = [float(labels[i] != labels[j]) for labels in (by_bias, by_energy)]
+            if by_batch:
+                votes.append(sum(labels[i] != labels[j] for labels in by_batch) / len(by_batch))
+            apart[i][j] = sum(votes) / len(votes)
+    final = cluster_labels(apart, keys, "precomputed", size, single=True)
+
+    kept = set()
+    for i in range(n):
+        cluster = [j for j in range(n) if final[j] == final[i]] if final[i] >= 0 else [i]
+        if sum(suspect[j] for j in cluster) / len(cluster) < allowed:
+            kept.add(i)
+    clipped = clip(rows, median_norm(rows))
+    return mean_of(clipped, sorted(kept)) if kept else np.zeros_like(rows[0]), kept
 
 
 def exceedings(weight: NDArray[np.float64], bias: Vector) -> tuple[list[float], int]:

@@ -23,6 +23,7 @@ __all__ = [
     "Trim",
     "Updates",
     "check_malicious",
+    "check_several",
     "check_trim",
     "get",
     "register",
@@ -46,18 +47,25 @@ Trim = Annotated[int | float, BeforeValidator(_trim)]
 
 def trim_count(trim: int | float, n: int) -> int:
     """b for n updates: `trim` itself, or the fraction of n rounded up; never so many that 2b >= n."""
+    return max(0, min(_wanted(trim, n), (n - 1) // 2))
+
+
+def _wanted(trim: int | float, n: int) -> int:
     b = _trim(trim)
-    return max(0, min(b if isinstance(b, int) else math.ceil(b * n - 1e-9), (n - 1) // 2))
+    return b if isinstance(b, int) else math.ceil(b * n - 1e-9)
 
 
 def check_trim(trim: int | float, updates_per_step: int) -> None:
     """Raise OptionError unless 2b < n."""
-    if isinstance(trim, int) and 2 * trim >= updates_per_step:
-        most = (updates_per_step - 1) // 2
-        allowed = f"at most {most}" if most else "no trim is possible"
-        raise OptionError(
-            "trim", f"{trim} is too many for {updates_per_step} updates a step: 2b < n is wanted, {allowed}"
-        )
+    n, b = updates_per_step, _wanted(trim, updates_per_step)
+    if 2 * b < n:
+        return
+    most = (n - 1) // 2
+    if isinstance(trim, int):
+        problem, allowed = f"{trim} is too many for {n} updates a step", f"at most {most}"
+    else:
+        problem, allowed = f"{trim} makes b = {b} of n = {n} updates a step", f"at most {most}/{n}"
+    raise OptionError("trim", f"{problem}: 2b < n is wanted, {allowed if most else 'no trim is possible'}")
 
 
 def check_malicious(malicious: int, updates_per_step: int, needed: int, why: str) -> None:
@@ -66,6 +74,12 @@ def check_malicious(malicious: int, updates_per_step: int, needed: int, why: str
         raise OptionError(
             "malicious", f"{malicious} is too many for {updates_per_step} updates a step: {why} wants at least {needed}"
         )
+
+
+def check_several(name: str, updates_per_step: int) -> None:
+    """Raise OptionError for a rule that compares updates if there is nothing to compare."""
+    if updates_per_step < 2:
+        raise OptionError("", f"{name} compares updates: {updates_per_step} a step is too few, at least 2 are wanted")
 
 
 class Rule(Component):

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, register
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_several, register
 from scapegoat.aggregation.clustering import hdbscan
 from scapegoat.aggregation.norm_clipping import clipped, median_of
 from scapegoat.aggregation.stack import screened
@@ -146,3 +146,7 @@ class DeepSight(Rule):
             raise InputError("deepsight needs to know the output layer: context.layout is missing")
         seed = SEEDS * context.round
         return deepsight(stack, context.layout, context.output_probe, self.suspects, self.min_cluster_size, seed)
+
+    def check(self, updates_per_step: int) -> None:
+        """Of one update, there are no clusters."""
+        check_several(self.name, updates_per_step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -19,12 +20,19 @@ def fedavg(stack: Stack, weights: Sequence[float] | None = None) -> Aggregate:
     """
     if weights is None:
         return stack.aggregate(stack.mean())
-    given = torch.tensor([float(w) for w in weights], dtype=torch.float64)[stack.accepted]
+    given = torch.tensor([_as_float(w) for w in weights], dtype=torch.float64)[stack.accepted]
     given = torch.where(given.isfinite() & (given > 0), given, 0.0)
     if not bool((given > 0).any()):
         return stack.aggregate(stack.mean())
     share = given / given.max()  # by the largest first: the sum cannot overflow
     return stack.aggregate(stack.weighted(share / share.sum()), share > 0)
+
+
+def _as_float(weight: float) -> float:
+    try:
+        return float(weight)
+    except OverflowError:  # a whole number can be larger than any float
+        return math.inf
 
 
 @register("fedavg")

@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, register
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_several, register
 from scapegoat.aggregation.clustering import hdbscan
 from scapegoat.aggregation.noise import Noise
 from scapegoat.aggregation.norm_clipping import clipped
@@ -46,3 +46,7 @@ class Flame(Rule):
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The noisy mean of the majority's clipped updates."""
         return flame(stack, self.noise, context.generator)
+
+    def check(self, updates_per_step: int) -> None:
+        """Of one update, there is no majority."""
+        check_several(self.name, updates_per_step)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import torch
 from pydantic import Field
+from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, register
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_several, register
 from scapegoat.aggregation.stack import screened
 
 
@@ -16,28 +16,42 @@ from scapegoat.aggregation.stack import screened
 def geometric_median(
     stack: Stack, smoothing: float = 1e-6, iterations: int = 100, tolerance: float = 1e-9
 ) -> Aggregate:
-    """The point with the smallest sum of distances to the updates, by Weiszfeld steps from their mean.
+    """The point with the smallest sum of distances to the updates, by Weiszfeld steps.
 
-    Each step is z <- sum_i a_i x_i with a_i proportional to 1 / max(nu, |x_i - z|). As z is a combination of the rows,
-    |x_i - z|² = sum_j a_j D_ij - sum_jk a_j a_k D_jk / 2 with the squared distances D, so that a step costs O(n²),
-    whatever d. nu is `smoothing` times the root mean square distance between updates; the steps end when the
-    coefficients move by less than `tolerance` (sum of absolute values) or after `iterations`.
+    The majority are the rows in the smallest ball around a row that holds more than half of them (in every such ball,
+    if several are as small). The steps begin at their mean, and nu is `smoothing` times the radius: a minority decides
+    neither, however long its updates are. Each step is z <- sum_i a_i x_i with a_i proportional to
+    1 / max(nu, |x_i - z|); the steps end when z moves by less than `tolerance` times the radius or after `iterations`.
+
+    As z is a combination of the rows, |x_i - z|² = M_ii - 2 (M a)_i + a·M a with the inner products M of the rows as
+    seen from the ball's centre, so that a step costs O(n²), whatever d. From there a row far away has a small a_i to
+    match its large products, and nothing cancels in the distances of the others.
     """
-    n = len(stack)
-    squared = geometry.squared_distances(stack.gram())
-    nu = smoothing * float((squared.sum() / max(1, n * (n - 1))).sqrt())
-    a = torch.full((n,), 1 / n, dtype=torch.float64)
+    products, majority, radius = _from_the_majority(stack.gram())
+    nu, length = smoothing * radius, geometry.norms(products)
+    a = majority / majority.sum()
     steps = 0
+    # Where more than half of the rows are one point, that point is the median.
     while nu > 0 and steps < iterations:
-        to_rows = squared @ a
-        distance = (to_rows - a @ to_rows / 2).clamp_min(0).sqrt()
+        along = products @ a
+        distance = (products.diagonal() - 2 * along + a @ along).clamp_min(0).sqrt()
         weights = 1 / distance.clamp_min(nu)
         weights /= weights.sum()
-        moved = float((weights - a).abs().sum())
+        moved = float((weights - a).abs() @ length)
         a, steps = weights, steps + 1
-        if moved < tolerance:
+        if moved < tolerance * radius:
             break
     return stack.aggregate(stack.weighted(a), notes={"iterations": steps})
+
+
+def _from_the_majority(gram: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Inner products of the rows seen from the centre of the majority, who is in it [n] (1 or 0), and its radius."""
+    squared = geometry.squared_distances(gram)
+    reach = squared.sort(1).values[:, len(gram) // 2]
+    smallest, centre = reach.min(), int(reach.argmin())
+    majority = (squared[reach == smallest] <= smallest).any(0)
+    products = gram - gram[:, centre, None] - gram[None, centre] + gram[centre, centre]
+    return products, majority.double(), float(smallest.sqrt())
 
 
 @register("geometric_median")
@@ -52,3 +66,7 @@ class GeometricMedian(Rule):
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The smoothed geometric median."""
         return geometric_median(stack, self.smoothing, self.iterations, self.tolerance)
+
+    def check(self, updates_per_step: int) -> None:
+        """Of one update, the median is the mean."""
+        check_several(self.name, updates_per_step)

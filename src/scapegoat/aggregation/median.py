@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, register
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_several, register
 from scapegoat.aggregation.network import middle_mean
 from scapegoat.aggregation.stack import screened
 
@@ -20,3 +20,7 @@ class Median(Rule):
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The coordinate-wise median."""
         return median(stack)
+
+    def check(self, updates_per_step: int) -> None:
+        """Of one update, the median is the mean."""
+        check_several(self.name, updates_per_step)

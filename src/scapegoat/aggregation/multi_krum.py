@@ -7,15 +7,29 @@ from typing import Annotated, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from scapegoat import geometry
 from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_malicious, register
 from scapegoat.aggregation.stack import screened
+from scapegoat.errors import OptionError
 
 Neighbours = Literal["n-f-2", "n-f-1"]
 Malicious = Annotated[int, Field(ge=0)]
+
+
+def _select(value: object) -> int | float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if 0 < value < 1:
+            return float(value)
+        if 1 <= value < math.inf and value == int(value):
+            return int(value)
+    raise OptionError("", f"{value!r} is not allowed: a whole number from 1, or a fraction between 0 and 1, is wanted")
+
+
+Select = Annotated[int | float, BeforeValidator(_select)]
+"""How many updates k to pick: a number, or a fraction of the updates of the step."""
 
 
 def krum_order(squared_distances: Tensor, malicious: int, count: int, neighbours: Neighbours = "n-f-2") -> list[int]:
@@ -61,7 +75,7 @@ class MultiKrum(Rule):
 
     by_gram = True
     malicious: Malicious = 1
-    select: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, lt=1)] = 0.5
+    select: Select = 0.5
     neighbours: Neighbours = "n-f-2"
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
@@ -69,6 +83,8 @@ class MultiKrum(Rule):
         return multi_krum(stack, self.malicious, self.select, self.neighbours)
 
     def check(self, updates_per_step: int) -> None:
-        """At least one neighbour in the first score."""
+        """At least one neighbour in the first score, and as many updates as are to be picked."""
         fewer = 2 if self.neighbours == "n-f-2" else 1
         check_malicious(self.malicious, updates_per_step, self.malicious + fewer + 1, f"Krum with {self.neighbours}")
+        if self.select > updates_per_step:
+            raise OptionError("select", f"{self.select} is too many: at most {updates_per_step}, the updates of a step")

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Stack, Transform, register
+from scapegoat.aggregation.base import Aggregate, AggregationContext, Stack, Transform, check_several, register
 from scapegoat.aggregation.stack import screened
 
 
@@ -47,3 +47,8 @@ class NormClipping(Transform):
         """The shortened rows."""
         changed, bound = clipped(stack, self.norm)
         return changed, {"clip": bound}
+
+    def check(self, updates_per_step: int) -> None:
+        """The median norm of one update clips nothing; a given norm does."""
+        if self.norm is None:
+            check_several(self.name, updates_per_step)

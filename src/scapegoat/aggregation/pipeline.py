@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -34,10 +36,8 @@ class Pipeline(Rule):
                     str(i), f"{stage.name} ends a pipeline, but others follow (before the last only: {transforms})"
                 )
         for i, stage in enumerate(self.stages):
-            try:
+            with _named(i):
                 stage.follows(self.stages[:i])
-            except OptionError as error:
-                raise OptionError(f"{i}.{error.path}", error.message) from None
         return self
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
@@ -57,12 +57,22 @@ class Pipeline(Rule):
 
     def check(self, updates_per_step: int) -> None:
         """Every stage must be able to work with so many updates."""
-        for stage in self.stages:
-            stage.check(updates_per_step)
+        for i, stage in enumerate(self.stages):
+            with _named(i):
+                stage.check(updates_per_step)
 
     def canonical(self) -> Any:
         """The list of stages, as the spec writes it."""
         return [stage.canonical() for stage in self.stages]
+
+
+@contextlib.contextmanager
+def _named(place: int) -> Iterator[None]:
+    """A stage's errors say which stage it is."""
+    try:
+        yield
+    except OptionError as error:
+        raise OptionError(f"{place}.{error.path}".rstrip("."), error.message) from None
 
 
 def parse(value: Any) -> Rule:
@@ -71,10 +81,8 @@ def parse(value: Any) -> Rule:
         return registry.parse(value)
     stages = []
     for i, stage in enumerate(value):
-        try:
+        with _named(i):
             stages.append(registry.parse(stage))
-        except OptionError as error:
-            raise OptionError(f"{i}.{error.path}".rstrip("."), error.message) from None
     if len(stages) == 1:
         return stages[0]
     try:

@@ -114,6 +114,12 @@ def aggregation_summary(records: list[RoundRecord]) -> dict[str, Any]:
     }
 
 
+def last_epsilon(records: list[RoundRecord]) -> float | None:
+    """The epsilon after the last round that noted one (a round without a usable update notes nothing), if finite."""
+    noted = [r.defense_notes["epsilon"] for r in records if "epsilon" in r.defense_notes]
+    return noted[-1] if noted and np.isfinite(noted[-1]) else None
+
+
 def versions() -> dict[str, str]:
     """What computed the numbers."""
     found = {name: metadata.version(name) for name in ("scapegoat-fl", "torch", "numpy")}
@@ -125,7 +131,7 @@ def summarise(spec: Spec, simulation: Simulation, seconds: float) -> dict[str, A
     last = simulation.records[-1]
     margins = simulation.margins[: simulation.round]
     tested = len(simulation.test)
-    epsilon = last.defense_notes.get("epsilon")
+    epsilon = last_epsilon(simulation.records)
     return {
         "spec_hash": spec.hash,
         "attack": spec.attack.name,
@@ -140,7 +146,6 @@ def summarise(spec: Spec, simulation: Simulation, seconds: float) -> dict[str, A
         "train_accuracy": simulation.train_accuracy(),
         "parameters": simulation.model.d,
         "membership": membership_summary(margins, simulation.member),
-        "aggregation": aggregation_summary(simulation.records)
-        | ({} if epsilon is None or not np.isfinite(epsilon) else {"epsilon": epsilon}),
+        "aggregation": aggregation_summary(simulation.records) | ({} if epsilon is None else {"epsilon": epsilon}),
         "versions": versions(),
     }
