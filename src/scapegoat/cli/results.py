@@ -35,11 +35,12 @@ def page(
 ) -> None:
     """Write each of the paper's claims, what was measured, and whether it holds."""
     from scapegoat.errors import InputError
+    from scapegoat.files import write_text
     from scapegoat.report.results import page as make
 
     text = make(folder, command=shlex.join(["scapegoat", "results", "page", str(folder), "--out", str(out)]))
     try:
-        out.write_text(text, encoding="utf-8")
+        write_text(out, text)
     except OSError as error:
         raise InputError(f"--out {out}: cannot be written ({error.strerror or error})") from None
     print(f"written: {out}")

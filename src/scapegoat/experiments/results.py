@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments.plans import saved
 from scapegoat.experiments.store import RunStore
+from scapegoat.files import whole
 
 # Keys of the file's metadata: the plans of the sweeps that the runs belong to, and measured seconds of calls.
 PLANS, COSTS = b"scapegoat.plans", b"scapegoat.costs"
@@ -43,10 +44,10 @@ def collect(directory: str | Path) -> pa.Table:
 
 
 def save(table: pa.Table, path: Path) -> None:
-    """Write a result file."""
+    """Write a result file; it is there whole or not at all, and what was there before stays until then."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path, compression="zstd", compression_level=19)
+        with whole(path) as draft:
+            pq.write_table(table, draft, compression="zstd", compression_level=19)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror or error})") from None
 

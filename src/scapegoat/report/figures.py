@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scapegoat.errors import InputError
+from scapegoat.files import whole
 from scapegoat.report.measures import LEAKAGE, TEST_ACCURACY, Measure, number
 from scapegoat.report.model import Cell, Page, PaperFigure, RunDetail, Study
 
@@ -51,7 +52,8 @@ def write_figures(page: Page, directory: str | Path, formats: Sequence[str] = FO
         for name, figure in _all(page):
             for form in formats:
                 path = folder / f"{name}.{form}"
-                figure.savefig(path, format=form, dpi=200, metadata=_undated(form))
+                with whole(path) as draft:
+                    figure.savefig(draft, format=form, dpi=200, metadata=_undated(form))
                 written.append(path)
     return written
 

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from scapegoat.files import write_text
 from scapegoat.report import limits, views
 from scapegoat.report.measures import LEAKAGE, interval, number, written
 from scapegoat.report.model import Page
@@ -49,10 +50,7 @@ def to_html(page: Page, budget: int = BUDGET) -> str:
 def write_html(page: Page, path: str | Path, budget: int = BUDGET) -> Path:
     """Write the page; the file is there whole or not at all."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.tmp")
-    draft.write_text(to_html(page, budget), encoding="utf-8")
-    draft.replace(target)
+    write_text(target, to_html(page, budget))
     return target
 
 
