@@ -159,13 +159,13 @@ def test_several_processes_at_once_see_whole_entries(source):
     assert len(entries()) == 1
 
 
-def test_what_is_changed_in_memory_never_reaches_the_entry(keep_all, tmp_path):
+def test_what_is_changed_in_memory_never_reaches_the_entry(keep_all, any_count, tmp_path):
     x, y = build.cifar_batches(tmp_path, build.cifar_binary, ".bin")
     load("cifar10", root=tmp_path).x.zero_()
     same(load("cifar10", root=tmp_path), x, y)
 
 
-def test_a_changed_file_is_another_data_set(keep_all, tmp_path):
+def test_a_changed_file_is_another_data_set(keep_all, any_count, tmp_path):
     build.cifar_batches(tmp_path, build.cifar_binary, ".bin")
     load("cifar10", root=tmp_path)
     x, y = build.cifar_batches(tmp_path, lambda a, b: build.cifar_binary(255 - a, b), ".bin")

@@ -128,6 +128,15 @@ def test_import_then_check(tmp_path, capsys):
     assert run(capsys, "check", "--root", tmp_path / "root")[0] == 0
 
 
+def test_import_of_part_of_a_data_set_exits_2_and_copies_nothing(tmp_path, capsys):
+    path = location(tmp_path / "downloads", 2000)
+    code, out, err = run(capsys, "import", "location30", path, "--root", tmp_path / "root")
+    assert (code, out) == (2, "")
+    assert "2,000 records, published are 5,010" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "root").exists()
+
+
 def test_help_names_the_four_commands():
     result = CliRunner().invoke(data, ["--help"])
     assert result.exit_code == 0

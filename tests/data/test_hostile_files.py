@@ -19,6 +19,8 @@ from scapegoat.errors import DataError
 from tests.data import build
 from tests.data.test_published_records import one_line
 
+pytestmark = pytest.mark.usefixtures("any_count")
+
 
 @contextlib.contextmanager
 def refused(*parts):
@@ -173,6 +175,41 @@ def test_tar_with_an_absurd_header_is_refused(tmp_path):
         load("location30", root=tmp_path)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"GNU.sparse.map": "abc", "GNU.sparse.size": "10"},
+        {"GNU.sparse.map": "0,5", "GNU.sparse.size": "zz"},
+        {"GNU.sparse.size": "10", "GNU.sparse.offset": "0", "GNU.sparse.numbytes": "5"},
+        {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "10"},
+    ],
+)
+def test_tar_with_a_sparse_member_is_refused(tmp_path, headers):
+    info, content = member("bangkok", b"0" * 10)
+    info.pax_headers = headers
+    location_tar(tmp_path / "dataset_location.tgz", lambda archive: archive.addfile(info, content))
+    with refused("dataset_location.tgz", "sparse member"):
+        load("location30", root=tmp_path)
+
+
+def test_tar_with_an_old_sparse_member_is_refused_before_its_endless_map(tmp_path):
+    header = bytearray(member("bangkok", kind=tarfile.GNUTYPE_SPARSE)[0].tobuf(tarfile.GNU_FORMAT))
+    header[482] = 1  # the map goes on in the next block
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + 8 * ord(" ") + sum(header[156:512]))
+    block = b"00000000001\0" * 42 + b"\1" + bytes(7)
+    (tmp_path / "dataset_location.tgz").write_bytes(gzip.compress(bytes(header) + block * 30_000, 1))
+    with refused("dataset_location.tgz", "sparse member"):
+        load("location30", root=tmp_path)
+
+
+def test_tar_with_a_size_that_is_no_number_is_one_line(tmp_path):
+    info, content = member("bangkok", b"0" * 10)
+    info.pax_headers = {"GNU.sparse.realsize": "zz"}
+    location_tar(tmp_path / "dataset_location.tgz", lambda archive: archive.addfile(info, content))
+    with refused("dataset_location.tgz", "damaged"):
+        load("location30", root=tmp_path)
+
+
 def test_gzip_bomb_in_a_tgz_is_refused(tmp_path):
     path = tmp_path / "dataset_location.tgz"
     with gzip.open(path, "wb", 1) as stream:
@@ -228,6 +265,11 @@ def npy(shape, descr="<f4", content=b"", extra=""):
         npy("(-1, 2)"),
         npy("(4, 9999999999999999999)"),
         npy("()", content=bytes(4)),
+        npy("(4, 0)"),
+        npy("(0, 2)"),
+        npy("(1000000000000000, 0)"),
+        npy("(1000000000000000,)", "|S0"),
+        npy("(1000000000000000,)", "<U0"),
         npy("(4, 2)", content=bytes(31)),
         npy("(4, 2)", content=bytes(33)),
         npy("(4, 2)", "|O", bytes(64)),
@@ -242,12 +284,13 @@ def npy(shape, descr="<f4", content=b"", extra=""):
         b"",
     ],
 )
-def test_false_npy_header_is_one_line_and_allocates_nothing(tmp_path, array):
+@pytest.mark.parametrize(("false", "other"), ["xy", "yx"])
+def test_false_npy_header_is_one_line_and_allocates_nothing(tmp_path, array, false, other):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("x.npy", array)
+        archive.writestr(f"{false}.npy", array)
         stream = io.BytesIO()
         np.save(stream, np.array([0, 1, 0, 1]))
-        archive.writestr("y.npy", stream.getvalue())
+        archive.writestr(f"{other}.npy", stream.getvalue())
     with refused("a.npz"):
         load(f"npz:{tmp_path}/a.npz")
 
@@ -283,6 +326,17 @@ def test_parquet_of_endless_equal_rows_is_refused(tmp_path):
         for _ in range(40):
             writer.write_table(pa.table({"a": zeros, "label": zeros}))
     with refused("a.parquet", "no records do"):
+        load(f"parquet:{tmp_path}/a.parquet")
+
+
+@pytest.mark.parametrize("names", [("a", "a", "label"), ("a", "label", "label"), ("image", "image", "label")])
+def test_parquet_with_two_columns_of_one_name_is_refused(tmp_path, names):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    values = pa.array([0, 1, 0, 1])
+    pq.write_table(pa.Table.from_arrays([values] * 3, names=names), tmp_path / "a.parquet")
+    with refused("a.parquet", "more than one column named"):
         load(f"parquet:{tmp_path}/a.parquet")
 
 

@@ -26,7 +26,7 @@ def test_roots_in_order(monkeypatch, tmp_path):
     assert roots()[0] == Path.home() / "sets"
 
 
-def test_the_argument_wins_then_the_variable_then_here(monkeypatch, tmp_path):
+def test_the_argument_wins_then_the_variable_then_here(any_count, monkeypatch, tmp_path):
     put(Path("data/location30"), 30)
     assert len(load("location30")) == 30
     put(tmp_path / "variable", 60)
@@ -36,7 +36,7 @@ def test_the_argument_wins_then_the_variable_then_here(monkeypatch, tmp_path):
     assert len(load("location30", root=tmp_path / "argument")) == 90
 
 
-def test_a_folder_of_its_name_wins_over_the_root_itself(tmp_path):
+def test_a_folder_of_its_name_wins_over_the_root_itself(any_count, tmp_path):
     put(tmp_path, 30)
     put(tmp_path / "location30", 60)
     assert len(load("location30", root=tmp_path)) == 60
@@ -62,7 +62,7 @@ def test_a_partly_missing_data_set_says_what_is_missing(tmp_path):
 
 def test_every_data_set_of_the_design_is_there():
     published = {"texas100", "cifar10", "stl10", "fer2013", "location30", "purchase100", "fashion_mnist"}
-    assert set(registry.names()) == {"hospital", *published, "npz", "parquet", "images"}
+    assert set(registry.names()) == {"hospital", *published, "npz", "parquet", "images", "given"}
 
 
 def test_publications_are_consistent():

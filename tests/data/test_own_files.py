@@ -1,12 +1,14 @@
 """A user's own data: npz:, parquet: and images:."""
 
+import logging
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scapegoat.data import get, load, registry
+from scapegoat.data import cache, get, load, own, registry
 from scapegoat.errors import DataError, InputError
 from tests.data import build
 from tests.data.test_published_records import one_line
@@ -15,6 +17,16 @@ from tests.data.test_published_records import one_line
 def table(count=20, width=5, seed=0):
     rng = np.random.default_rng(seed)
     return rng.normal(3, 2, (count, width)).astype(np.float32), np.arange(count) % 3
+
+
+def labelled(folder, kind, y, x=None):
+    """The name of a data set with these labels."""
+    x = np.arange(2.0 * len(y)).reshape(len(y), 2) if x is None else x
+    if kind == "npz":
+        np.savez(folder / "a.npz", x=x, y=y)
+    else:
+        build.parquet(folder / "a.parquet", {"f0": x[:, 0], "f1": x[:, 1], "label": y})
+    return f"{kind}:{folder}/a.{kind}"
 
 
 @pytest.mark.parametrize("names", [("x", "y"), ("features", "labels"), ("X", "Y")])
@@ -32,7 +44,6 @@ def test_npz_by_its_usual_names(tmp_path, names):
     ("labels", "expected"),
     [
         (np.array([10, 20, 10, 30]), [0, 1, 0, 2]),
-        (np.array([-1, 1, 1, -1]), [0, 1, 1, 0]),
         (np.array(["no", "yes", "no", "no"]), [0, 1, 0, 0]),
         (np.array([1.0, 2.0, 2.0, 1.0]), [0, 1, 1, 0]),
         (np.array([True, False, True, True]), [1, 0, 1, 1]),
@@ -43,6 +54,128 @@ def test_npz_by_its_usual_names(tmp_path, names):
 def test_labels_of_any_kind_are_numbered_from_zero(tmp_path, labels, expected):
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=labels)
     assert load(f"npz:{tmp_path}/a.npz").y.tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_with_classes_labels_stay_as_they_are(tmp_path, kind, caplog):
+    name = labelled(tmp_path, kind, np.array([0, 2, 4, 2]))
+    data = load(name, classes=6)
+    assert data.y.tolist() == [0, 2, 4, 2]
+    assert data.classes == 6
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+@pytest.mark.parametrize(
+    ("labels", "options", "says"),
+    [
+        (np.array([0, 1, 99, 1]), {"classes": 3}, ("record 2", "99", "0 to 2")),
+        (np.array([0, 1, 1, -1]), {"classes": 3}, ("record 3", "-1", "0 to 2")),
+        (np.array([0, -1, 1, -1]), {}, ("record 1", "-1", "from 0")),
+        (np.array(["a", "b", "a", "b"]), {"classes": 2}, ("text", "classes")),
+    ],
+)
+def test_a_label_that_is_no_class_is_refused_with_its_record(tmp_path, kind, labels, options, says):
+    name = labelled(tmp_path, kind, labels)
+    with pytest.raises(DataError) as caught:
+        load(name, **options)
+    one_line(caught, f"a.{kind}", *says)
+
+
+def test_one_hot_labels_of_another_width_than_classes_are_refused(tmp_path):
+    name = labelled(tmp_path, "npz", np.eye(4))
+    assert load(name, classes=4).classes == 4
+    with pytest.raises(DataError) as caught:
+        load(name, classes=5)
+    one_line(caught, "4 classes", "is 5")
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_numbers_that_become_other_classes_are_told_once(tmp_path, kind, caplog):
+    name = labelled(tmp_path, kind, np.array([1, 99, 1, 2]))
+    with caplog.at_level(logging.WARNING, logger="scapegoat.data"):
+        assert load(name).y.tolist() == [0, 2, 0, 1]
+        load(name)
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert name in said
+    assert "labels 1, 2, 99 are taken as classes 0 to 2" in said
+    assert "\n" not in said
+
+
+def test_a_renumbering_is_told_of_records_from_the_cache_too(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(cache, "WORTH_KEEPING", 0)
+    monkeypatch.setattr(own, "_tell", own.log.warning)
+    name = labelled(tmp_path, "npz", np.array([5, 7, 5, 7]))
+    load(name)
+    load(name)
+    assert ["5, 7" in record.getMessage() for record in caplog.records] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array([0, 1, 2, 1]), np.array(["a", "b", "a", "b"]), np.array([True, False] * 2)]
+)
+def test_labels_that_keep_their_meaning_are_not_spoken_of(tmp_path, labels, caplog):
+    load(labelled(tmp_path, "npz", labels))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+def test_tokens_stay_integers_and_other_integers_become_floats(tmp_path, kind):
+    x = np.array([[0, 7], [3, 2**40], [1, 1], [5, 6]])
+    name = labelled(tmp_path, kind, np.array([0, 1, 0, 1]), x)
+    ids = load(name, tokens=True).inputs(torch.arange(4))
+    assert ids.dtype == torch.int64
+    assert ids.tolist() == x.tolist()
+    assert load(name, standardize=False).inputs(torch.arange(4)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet"])
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (np.array([[0, 1], [2, 3], [4, -5], [6, 7]]), "2"),
+        (np.array([[0.0, 1], [2, 3], [4, 5], [6, 7]]), "integers are right"),
+        (np.array([[0, 1], [2**64 - 1, 3], [4, 5], [6, 7]], dtype=np.uint64), "1"),
+    ],
+)
+def test_values_that_are_no_tokens_are_one_line(tmp_path, kind, x, says):
+    with pytest.raises(DataError) as caught:
+        load(labelled(tmp_path, kind, np.array([0, 1, 0, 1]), x), tokens=True)
+    one_line(caught, f"a.{kind}", "token", says)
+
+
+def test_pictures_are_no_tokens(tmp_path):
+    x, y = build.pictures(4, (3, 8, 8), classes=2)
+    build.hub_parquet(tmp_path / "a.parquet", x, y)
+    with pytest.raises(DataError) as caught:
+        load(f"parquet:{tmp_path}/a.parquet", tokens=True)
+    one_line(caught, "pictures", "tokens")
+
+
+@pytest.mark.parametrize("shape", [(4, 7, 3), (4, 2, 3, 4, 5)])
+def test_records_may_have_any_shape(tmp_path, shape):
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    data = load(labelled(tmp_path, "npz", np.array([0, 1, 0, 1]), x))
+    assert data.input_shape == shape[1:]
+    assert np.array_equal(data.inputs(torch.arange(4)).numpy(), x)
+
+
+@pytest.mark.parametrize(("shape", "options"), [((4, 7, 3), {}), ((4, 7), {"tokens": True})])
+def test_only_records_of_features_are_standardized(tmp_path, shape, options):
+    name = labelled(tmp_path, "npz", np.array([0, 1, 0, 1]), np.ones(shape, dtype=np.int64))
+    with pytest.raises(DataError) as caught:
+        load(name, standardize=True, **options)
+    one_line(caught, "a.npz", "standardize")
+
+
+def test_given_records_are_named_as_such_and_not_by_their_file(tmp_path):
+    np.savez(tmp_path / "0123.npz", x=np.zeros((4, 2)), y=[0, 1, -1, 1])
+    with pytest.raises(DataError) as caught:
+        load(f"given:{tmp_path}/0123.npz")
+    one_line(caught, "the given records (y): record 2")
+    assert "0123" not in str(caught.value)
+    np.savez(tmp_path / "0123.npz", x=np.zeros((4, 2)), y=[0, 1, 0, 1])
+    assert load(f"given:{tmp_path}/0123.npz").name == "the given records"
 
 
 def test_bytes_stay_bytes_and_pictures_are_scaled(tmp_path):
@@ -92,7 +225,7 @@ def test_npz_of_any_byte_order_reads_as_numpy_reads_it(tmp_path_factory, x, dtyp
         (np.full((4, 2), 1e300), np.array([0, 1, 0, 1]), "float32"),
         (np.zeros(4), np.array([0, 1, 0, 1]), "[records, features]"),
         (np.zeros((4, 8, 8, 3)), np.array([0, 1, 0, 1]), "channels come last"),
-        (np.zeros((4, 0)), np.array([0, 1, 0, 1]), "hold nothing"),
+        (np.zeros((4, 0)), np.array([0, 1, 0, 1]), "holds nothing"),
         (np.zeros((5, 2)), np.array([0, 1, 0, 1]), "5 records but 4 labels"),
         (np.zeros((4, 2)), np.array([0, 0, 0, 0]), "two classes"),
         (np.zeros((4, 2)), np.array([0.5, 1, 0, 1]), "0.5"),
@@ -100,7 +233,7 @@ def test_npz_of_any_byte_order_reads_as_numpy_reads_it(tmp_path_factory, x, dtyp
         (np.zeros((9, 2)), np.arange(9), "column of classes"),
         (np.zeros((4, 2), complex), np.array([0, 1, 0, 1]), "complex"),
         (np.array([["a"]] * 4), np.array([0, 1, 0, 1]), "numbers are right"),
-        (np.zeros((0, 2)), np.zeros(0, int), "two classes"),
+        (np.zeros((0, 2)), np.zeros(0, int), "holds nothing"),
     ],
 )
 def test_npz_that_cannot_be_a_data_set_is_one_line(tmp_path, x, y, says):

@@ -14,6 +14,8 @@ from scapegoat.errors import DataError
 from tests.data import build
 from tests.data.test_published_records import one_line, outcome, same
 
+pytestmark = pytest.mark.usefixtures("any_count")
+
 USAGES = ["Training", "PrivateTest", "PublicTest", "Training", "Training", "PublicTest", "PrivateTest", "Training"]
 
 

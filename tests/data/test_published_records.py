@@ -13,6 +13,8 @@ from scapegoat.data.records import binary_rows
 from scapegoat.errors import DataError
 from tests.data import build
 
+pytestmark = pytest.mark.usefixtures("any_count")
+
 
 def same(data, x, y):
     assert np.array_equal(data.x.numpy(), x)
@@ -88,13 +90,6 @@ def test_location30(tmp_path, packed, quote):
     data = load("location30", root=tmp_path)
     same(data, x, y)
     assert data.input_shape == (446,)
-
-
-def test_fewer_records_than_published_are_read_and_said(tmp_path, caplog):
-    x, y = build.records(90, 446, 30)
-    (tmp_path / "bangkok").write_bytes(build.rows(x, y + 1))
-    load("location30", root=tmp_path)
-    assert "90 records, the published set has 5,010" in caplog.text
 
 
 @settings(deadline=None, max_examples=60)

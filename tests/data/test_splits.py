@@ -56,6 +56,48 @@ def test_splits_are_disjoint_and_members_come_from_the_shards(
         assert set(parts.test.tolist()) == set(range(records - published, records))
 
 
+def test_a_tenth_of_the_records_is_tested_on_where_no_test_set_was_set_aside():
+    parts = split(make(900), DataSpec(), partition=partitions.get("iid"), benign=9, targets=300, mask=300, seed=0)
+    assert len(parts.test) == 90
+    assert sum(len(shard) for shard in parts.shards) == 160
+
+
+def test_records_that_leave_no_tenth_to_test_on_are_refused_unless_the_spec_is_content_with_fewer():
+    def draw(**options):
+        return split(
+            make(840), DataSpec(**options), partition=partitions.get("iid"), benign=9, targets=300, mask=300, seed=0
+        )
+
+    with pytest.raises(InputError) as error:
+        draw()
+    for said in ("840 records", "84 test", "need 150", "attack.targets", "attack.mask", "data.validation", "data.test"):
+        assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(draw(test=10).test) == 10
+
+
+@pytest.mark.parametrize(
+    ("records", "published_test", "options", "sizes"),
+    [
+        (5010, 0, {}, (2505, 1855)),
+        (5000, 0, {}, (2500, 1850)),
+        (60_000, 10_000, {}, (30_000, 10_000)),
+        (60_000, 10_000, {"train": 900}, (900, 10_000)),
+    ],
+)
+def test_splits_that_published_results_rest_on_keep_their_sizes(records, published_test, options, sizes):
+    parts = split(
+        make(records, published_test=published_test),
+        DataSpec(**options),
+        partition=partitions.get("iid"),
+        benign=9,
+        targets=300,
+        mask=300,
+        seed=0,
+    )
+    assert (sum(len(shard) for shard in parts.shards), len(parts.test)) == sizes
+
+
 def test_members_are_drawn_evenly_from_the_clients():
     parts = split(make(2000), DataSpec(), partition=partitions.get("iid"), benign=9, targets=300, mask=100, seed=0)
     counts = torch.bincount(parts.member_clients, minlength=9)

@@ -96,7 +96,7 @@ def import_(
     files: list[Path] = typer.Argument(..., help="Its file or files as published, or a folder that has them."),
     root: Path | None = ROOT,
 ) -> None:
-    """Check local files and copy them to where they are looked for."""
+    """Check local files and copy them to where they are looked for; what is not as published is not copied."""
     from scapegoat.data.intake import take_in
 
     copied, verdict = take_in(name, files, root)

@@ -40,7 +40,7 @@ class StoredArray:
             yield whole.reshape(self.shape, order="F")
             return
         row = math.prod(self.shape[1:]) * self.dtype.itemsize
-        step = max(1, _BLOCK // max(row, 1))
+        step = max(1, _BLOCK // row)
         for start in range(0, self.shape[0], step):
             rows = min(step, self.shape[0] - start)
             content = read_exactly(self.stream, rows * row, self.where)  # type: ignore[arg-type]
@@ -48,8 +48,7 @@ class StoredArray:
 
     def read(self) -> NDArray[Any]:
         """All values as they are stored."""
-        parts = list(self.blocks())
-        return np.concatenate(parts) if parts else np.empty(self.shape, self.dtype)
+        return np.concatenate(list(self.blocks()))
 
     def binary(self) -> NDArray[np.uint8]:
         """All values as uint8, refused unless each is 0 or 1."""
@@ -63,6 +62,12 @@ class StoredArray:
             return self._convert(np.dtype(np.uint8), lambda block, _: block)
         return self._convert(np.dtype(np.float32), self._as_finite)
 
+    def tokens(self) -> NDArray[np.int64]:
+        """All values as int64, refused unless they are integers from 0 on."""
+        if self.dtype.kind not in "iu":
+            raise wrong(self.where, f"values of type {self.dtype}; integers are right for tokens")
+        return self._convert(np.dtype(np.int64), self._as_tokens)
+
     def _convert(self, dtype: np.dtype[Any], convert: Any) -> NDArray[Any]:
         out = np.empty(self.shape, dtype)
         done = 0
@@ -74,7 +79,7 @@ class StoredArray:
     def _as_binary(self, block: NDArray[Any], start: int) -> NDArray[Any]:
         bad = ~((block == 0) | (block == 1))
         if bad.any():
-            row = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
+            row = start + _first_row(bad)
             raise wrong(self.where, f"record {row} has a feature {block[bad].flat[0]}; only 0 and 1 are right")
         return block
 
@@ -83,11 +88,24 @@ class StoredArray:
             block = block.astype(np.float32)
         bad = ~np.isfinite(block)
         if bad.any():
-            row = start + int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
+            row = start + _first_row(bad)
             raise wrong(
                 self.where, f"record {row} has a feature that is not a finite number (NaN, infinite or beyond float32)"
             )
         return block
+
+    def _as_tokens(self, block: NDArray[Any], start: int) -> NDArray[Any]:
+        bad = block.astype(np.int64) < 0
+        if bad.any():
+            row = start + _first_row(bad)
+            raise wrong(
+                self.where, f"record {row} has the token {block[bad].flat[0]}; 0 and above are right (below 2**63)"
+            )
+        return block
+
+
+def _first_row(bad: NDArray[np.bool_]) -> int:
+    return int(np.flatnonzero(bad.reshape(len(bad), -1).any(axis=1))[0])
 
 
 class Archive:
@@ -125,6 +143,9 @@ class Archive:
                 raise wrong(where, "holds pickled Python objects, which may run code; save plain numbers instead")
             if dtype.names is not None or dtype.subdtype is not None:
                 raise wrong(where, f"holds structures ({dtype}); plain numbers are wanted")
+            # Any number of empty rows takes no bytes, so that comparing sizes would let them pass.
+            if 0 in shape or dtype.itemsize == 0:
+                raise wrong(where, f"is of shape {shape} and type {dtype}, which holds nothing")
             claimed = math.prod(shape) * dtype.itemsize
             stored = info.file_size - stream.tell()
             if claimed != stored or not shape:

@@ -17,10 +17,10 @@ from scapegoat.registry import Component, Registry
 class Dataset:
     """Records and labels.
 
-    `x` is [N, features] or [N, channels, height, width], stored as published (uint8 for images and binary features,
-    else float32). `y` is int64 in 0..classes-1. The last `published_test` records are the test set that the publisher
-    set aside; 0 where there is none. `scale` and `shift` turn stored values into what the model sees:
-    (x - shift) / scale, one value a channel (or one for all).
+    `x` is [N, ...], mostly [N, features] or [N, channels, height, width], stored as published: uint8 for images and
+    binary features, int64 for ids that a model looks up, else float32. `y` is int64 in 0..classes-1. The last
+    `published_test` records are the test set that the publisher set aside; 0 where there is none. `scale` and `shift`
+    turn stored values into what the model sees: (x - shift) / scale, one value a channel (or one for all).
     """
 
     name: str
@@ -39,9 +39,14 @@ class Dataset:
         """Shape of one record."""
         return tuple(self.x.shape[1:])
 
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """What the model sees: ids as they are, anything else as float32."""
+        return torch.int64 if self.x.dtype == torch.int64 else torch.float32
+
     def inputs(self, rows: Tensor) -> Tensor:
-        """The records of these rows as float32 model inputs."""
-        x = self.x[rows].to(torch.float32)
+        """The records of these rows as model inputs."""
+        x = self.x[rows].to(self.input_dtype)
         if self.shift == (0.0,) and self.scale == (1.0,):
             return x
         shape = (1, -1) + (1,) * (x.dim() - 2) if x.dim() > 1 else (-1,)

@@ -32,12 +32,16 @@ _HEAD = 1 << 16
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a reader makes of its files: `x` [N, ...], `y` [N] in 0..classes-1, the last `test` records set aside."""
+    """What a reader makes of its files: `x` [N, ...], `y` [N] in 0..classes-1, the last `test` records set aside.
+
+    `note` is what the user should be told of how it was done.
+    """
 
     x: NDArray[Any]
     y: NDArray[np.int64]
     classes: int
     test: int = 0
+    note: str = ""
 
 
 def folder() -> Path:
@@ -88,7 +92,7 @@ def _store(entry: Path, fresh: Decoded) -> None:
         np.save(building / "x.npy", np.ascontiguousarray(fresh.x), allow_pickle=False)
         np.save(building / "y.npy", fresh.y, allow_pickle=False)
         sums = {part: _checksum(building / part) for part in ("x.npy", "y.npy")}
-        about = {"classes": fresh.classes, "test": fresh.test, "checksums": sums}
+        about = {"classes": fresh.classes, "test": fresh.test, "note": fresh.note, "checksums": sums}
         (building / "entry.json").write_text(json.dumps(about))
         os.rename(building, entry)
     except OSError:
@@ -110,7 +114,7 @@ def _load(entry: Path) -> Decoded | None:
         # Copy-on-write: the records cannot be changed on disk, and torch takes them without a copy.
         x = np.load(entry / "x.npy", mmap_mode="c", allow_pickle=False)
         y = np.load(entry / "y.npy", allow_pickle=False)
-        return Decoded(x, y, int(about["classes"]), int(about["test"]))
+        return Decoded(x, y, int(about["classes"]), int(about["test"]), str(about.get("note", "")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("the cache entry %s is damaged (%s); decoding anew", entry, error)
         _discard(entry)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from scapegoat.data.inventory import Verdict, check_published, published_spec
 from scapegoat.data.locate import Found, Layout, Publication, match, roots
+from scapegoat.data.published import not_whole
 from scapegoat.data.streams import digest, reading, wrong
 from scapegoat.errors import DataError
 
@@ -18,13 +19,15 @@ def take_in(name: str, files: list[Path], root: str | Path | None = None) -> tup
     """Copy the files of a data set into the first data root; returns where they are now and what checking them showed.
 
     A file under another name than the published one is told by its ending. Files that belong to a layout of several may
-    be taken in together, or one after the other once the rest is there. Nothing is copied unless all can be read.
+    be taken in together, or one after the other once the rest is there. Nothing is copied unless all is as published.
     """
     spec = published_spec(name)
     target = roots(root)[0] / spec.name
     given = _expanded(files)
     found, renamed = _as_layout(spec.name, spec.publication, given, target)
-    verdict = check_published(spec, found)
+    verdict = check_published(spec, found, renamed)
+    if not verdict.whole:
+        raise not_whole(spec.name, verdict.problems, found.where)
     with reading(target):
         target.mkdir(parents=True, exist_ok=True)
         return [_copy(source, target / file) for source, file in renamed.items()], verdict
@@ -49,9 +52,11 @@ def _as_layout(name: str, publication: Publication, given: list[Path], target: P
         matched: dict[str, tuple[Path, ...]] = {}
         for role, names in layout.files.items():
             hits = tuple(path for path in given if _matches(path.name, names))
-            if not hits and len(layout.files) == 1 and len(given) == 1 and _same_ending(given[0], names[0]):
-                hits = (given[0],)
-                taken[given[0]] = names[0]
+            if not hits and len(layout.files) == 1 and len(given) == 1:
+                alike = next((known for known in names if _same_ending(given[0], known)), None)
+                if alike is not None:
+                    hits = (given[0],)
+                    taken[given[0]] = alike
             for path in hits:
                 taken.setdefault(path, path.name)
             matched[role] = hits or _present(target, names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from scapegoat.data.base import DataSpec, get, registry
 from scapegoat.data.locate import Found, Publication, find, locate
 from scapegoat.data.own import OwnData
-from scapegoat.data.published import PublishedData
+from scapegoat.data.published import PublishedData, differing_counts
 from scapegoat.data.streams import digest
 from scapegoat.errors import DataError
 
@@ -85,23 +86,16 @@ def check(name: str, searched: list[Path]) -> Verdict:
     return Verdict(name, where, len(dataset), dataset.input_shape, dataset.classes, dataset.published_test)
 
 
-def check_published(spec: PublishedData, found: Found) -> Verdict:
-    """As `check`, for files that were found already."""
+def check_published(spec: PublishedData, found: Found, renamed: Mapping[Path, str] | None = None) -> Verdict:
+    """As `check`, for files that were found already; `renamed` has the published names of those under another one."""
     decoded = spec.checked(found)
     published = spec.publication
-    problems = []
-    for what, has, right in (
-        ("records", len(decoded.y), published.records),
-        ("test records", decoded.test, published.test),
-    ):
-        if has != right:
-            problems.append(f"{has:,} {what}, published are {right:,}")
+    problems = differing_counts(decoded, published)
     present = len(set(decoded.y.tolist()))
     if present != published.classes:
         problems.append(f"{present} of the {published.classes} classes occur")
-    checksums = {
-        path.name: _compare(path, published.checksums.get(path.name)) for path in found.all_files() if path.is_file()
-    }
+    names = {path: path.name for path in found.all_files()} | dict(renamed or {})
+    checksums = {name: _compare(path, published.checksums.get(name)) for path, name in names.items() if path.is_file()}
     problems += [
         f"{file} differs from its published checksum" for file, state in checksums.items() if state == "differs"
     ]

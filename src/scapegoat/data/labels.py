@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,14 @@ from numpy.typing import NDArray
 from scapegoat.data.streams import wrong
 
 MOST_CLASSES = 10_000
+
+
+class Numbered(NamedTuple):
+    """Labels 0..classes-1; `note` says what became of the user's own numbers where they are others."""
+
+    y: NDArray[np.int64]
+    classes: int
+    note: str = ""
 
 
 def whole_numbers(values: NDArray[Any], where: object) -> NDArray[np.int64]:
@@ -49,8 +57,26 @@ def from_published(values: NDArray[np.int64], classes: int, first: int, where: o
     return values - first
 
 
-def encode(values: NDArray[Any], where: object) -> tuple[NDArray[np.int64], int]:
-    """A user's labels (numbers or text), sorted and numbered from 0, and how many there are."""
+def own_labels(values: NDArray[Any], where: object, classes: int | None) -> Numbered:
+    """A user's labels: 0..classes-1 as they are where `classes` is given, else sorted and numbered from 0."""
+    if values.ndim == 1 and values.dtype.kind in "US":
+        if classes is not None:
+            raise wrong(where, f"labels are text; with `classes` 0 to {classes - 1} are right (or leave it out)")
+        return _encode(values, where)
+    y, columns = flat_labels(values, where)
+    if columns is not None:
+        # One-hot rows say how many classes there are, even where one of them is empty.
+        if classes not in (None, columns):
+            raise wrong(where, f"one-hot labels of {columns} classes, but `classes` is {classes}")
+        return Numbered(y, columns)
+    bad = np.flatnonzero((y < 0) | (y >= classes) if classes is not None else y < 0)
+    if len(bad):
+        right = "labels count from 0" if classes is None else f"with `classes` 0 to {classes - 1} are right"
+        raise wrong(where, f"record {bad[0]} has the label {y[bad[0]]}; {right} (renumber or remove it)")
+    return _encode(y, where) if classes is None else Numbered(y, classes)
+
+
+def _encode(values: NDArray[Any], where: object) -> Numbered:
     names, y = np.unique(values, return_inverse=True)
     if len(names) < 2:
         raise wrong(where, f"all labels are {names[0] if len(names) else 'missing'}; at least two classes are wanted")
@@ -59,4 +85,17 @@ def encode(values: NDArray[Any], where: object) -> tuple[NDArray[np.int64], int]
             where,
             f"{len(names):,} different labels in {len(values):,} records; is this a column of classes? (label option)",
         )
-    return y.reshape(-1).astype(np.int64), len(names)
+    return Numbered(y.reshape(-1).astype(np.int64), len(names), _renumbering(names))
+
+
+def _renumbering(names: NDArray[Any]) -> str:
+    """What to say of numbers that are not 0..classes-1; text has to be numbered anyhow."""
+    if names.dtype.kind in "US" or int(names[-1]) == len(names) - 1:
+        return ""
+    shown = [str(name) for name in names]
+    if len(shown) > 12:
+        shown[6:-3] = ["..."]
+    return (
+        f"the labels {', '.join(shown)} are taken as classes 0 to {len(names) - 1} in this order "
+        "(data.classes=K takes labels 0 to K-1 as they are and refuses others)"
+    )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import logging
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -14,8 +16,11 @@ from pydantic import Field
 from scapegoat.data import cache
 from scapegoat.data.base import Dataset, DataSpec
 from scapegoat.data.cache import Decoded
+from scapegoat.data.labels import MOST_CLASSES
 from scapegoat.data.published import check_arrays
 from scapegoat.data.streams import digest, reading, wrong
+
+log = logging.getLogger("scapegoat.data")
 
 
 class OwnData(DataSpec):
@@ -26,6 +31,11 @@ class OwnData(DataSpec):
 
     path: str = Field(min_length=1)
     content: str | None = None
+
+    @property
+    def title(self) -> str:
+        """What messages call the data set."""
+        return f"{self.name}:{self.path}"
 
     def find(self, roots: list[Path]) -> Path:
         """The file or folder behind `path`."""
@@ -45,12 +55,14 @@ class OwnData(DataSpec):
         path = self.find(roots)
         if self.content is not None and self.content != self.fingerprint(roots):
             raise wrong(path, "has changed since the run was planned (its content is not what data.content says)")
-        recipe = f"{self.name}/1/{self.model_dump_json(exclude={'path', 'content', 'train', 'test', 'validation'})}"
+        recipe = f"{self.name}/2/{self.model_dump_json(exclude={'path', 'content', 'train', 'test', 'validation'})}"
         with reading(path):
             decoded = cache.decoded(self.name, recipe, [path], lambda: self._checked(path))
+        if decoded.note:
+            _tell(f"{self.title}: {decoded.note}")
         shift, scale = self.normalization(decoded)
         return Dataset(
-            name=f"{self.name}:{self.path}",
+            name=self.title,
             x=torch.from_numpy(decoded.x),
             y=torch.from_numpy(decoded.y),
             classes=decoded.classes,
@@ -76,14 +88,26 @@ class OwnData(DataSpec):
     def _checked(self, path: Path) -> Decoded:
         decoded = self.decode(path)
         check_arrays(decoded, path)
-        if decoded.x.ndim not in (2, 4):
-            raise wrong(
-                path,
-                f"records of shape {tuple(decoded.x.shape[1:])}; [features] or [channels, height, width] is right",
-            )
-        if 0 in decoded.x.shape:
-            raise wrong(path, f"records of shape {tuple(decoded.x.shape[1:])}, which hold nothing")
         return decoded
+
+
+class OwnRecords(OwnData):
+    """Records with a label each.
+
+    With `classes` the labels are 0..classes-1 and stay as they are; else they are numbered in their order. With
+    `tokens` the values are ids for a model to look up (`nn.Embedding`) and stay integers. With `standardize` every
+    feature gets mean 0, variance 1.
+    """
+
+    classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
+    tokens: bool = False
+    standardize: bool = False
+
+
+@functools.cache
+def _tell(message: str) -> None:
+    """Warn once, however often the data set is read."""
+    log.warning(message)
 
 
 def standardization(x: NDArray[Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:

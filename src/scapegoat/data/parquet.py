@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scapegoat.data import labels
 from scapegoat.data.base import register
 from scapegoat.data.cache import Decoded
-from scapegoat.data.own import OwnData, standardization
+from scapegoat.data.own import OwnRecords, standardization
 from scapegoat.data.pictures import Picture, Size, decode_all
 from scapegoat.data.streams import wrong
 from scapegoat.data.tables import LABELS, PICTURES, column, open_parquet, pick, picture_bytes
 
 
 @register("parquet")
-class ParquetData(OwnData):
+class ParquetData(OwnRecords):
     """A column of classes (`label`, found by its usual names if not given) and either numeric columns or pictures.
 
     Where there is a column of encoded pictures (`image`; found as `img` or `image`), the records are pictures, scaled
@@ -37,7 +37,7 @@ class ParquetData(OwnData):
         if not files:
             raise wrong(path, "no .parquet files in it")
         marks: list[NDArray[Any]] = []
-        rows: list[NDArray[np.float32]] = []
+        rows: list[NDArray[Any]] = []
         pictures: list[Picture] = []
         names: list[str] | None = None
         for file in files:
@@ -52,19 +52,20 @@ class ParquetData(OwnData):
                 if names is not None and features != names:
                     raise wrong(file, f"has other columns than {files[0].name}; the same ones are wanted")
                 names = features
-                rows.append(_features(table, features, file))
+                rows.append(_features(table, features, file, self.tokens))
         if len({kind.dtype.kind == "U" for kind in marks}) > 1:
             raise wrong(path, "the label is text in one file and a number in another")
         if pictures and rows:
             raise wrong(path, "some files have a column of pictures and some have not")
-        joined = np.concatenate(marks)
-        y, classes = labels.encode(joined if joined.dtype.kind == "U" else labels.whole_numbers(joined, path), path)
+        if pictures and self.tokens:
+            raise wrong(path, "has a column of pictures; tokens are columns of integers")
+        y, classes, note = labels.own_labels(np.concatenate(marks), path, self.classes)
         x = decode_all(pictures, str(path), self.size) if pictures else np.concatenate(rows)
-        return Decoded(x, y, classes)
+        return Decoded(x, y, classes, note=note)
 
     def normalization(self, decoded: Decoded) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """By feature, unless switched off."""
-        if self.standardize and decoded.x.ndim == 2:
+        if self.standardize and not self.tokens and decoded.x.ndim == 2:
             return standardization(decoded.x)
         return super().normalization(decoded)
 
@@ -74,17 +75,20 @@ class ParquetData(OwnData):
         return next((name for name in PICTURES if name in table.schema_arrow.names), None)
 
 
-def _features(table: Any, names: list[str], file: Path) -> NDArray[np.float32]:
+def _features(table: Any, names: list[str], file: Path, tokens: bool) -> NDArray[Any]:
     if not names:
         raise wrong(file, "has no column besides the label; numeric features or a column of pictures are wanted")
-    rows = np.empty((table.metadata.num_rows, len(names)), np.float32)
+    rows = np.empty((table.metadata.num_rows, len(names)), np.int64 if tokens else np.float32)
     for number, name in enumerate(names):
         values = column(table, name, file)
         if values.dtype.kind == "U":
             raise wrong(file, f"the column {name} is text; numbers are wanted (encode it, or leave it out)")
+        if tokens and values.dtype.kind not in "iu":
+            raise wrong(file, f"the column {name} is of type {values.dtype}; integers are right for tokens")
         with np.errstate(over="ignore"):
             rows[:, number] = values
-        bad = np.flatnonzero(~np.isfinite(rows[:, number]))
+        bad = np.flatnonzero(rows[:, number] < 0 if tokens else ~np.isfinite(rows[:, number]))
         if len(bad):
-            raise wrong(file, f"row {int(bad[0])} of the column {name} is not a finite number; fill or remove it")
+            right = "a token from 0 on" if tokens else "a finite number"
+            raise wrong(file, f"row {int(bad[0])} of the column {name} is not {right}; fill or remove it")
     return rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,8 +13,7 @@ from scapegoat.data.base import Dataset, DataSpec
 from scapegoat.data.cache import Decoded
 from scapegoat.data.locate import Found, Publication, locate
 from scapegoat.data.streams import reading, wrong
-
-log = logging.getLogger("scapegoat.data")
+from scapegoat.errors import DataError
 
 
 class PublishedData(DataSpec):
@@ -30,20 +28,13 @@ class PublishedData(DataSpec):
         raise NotImplementedError
 
     def read(self, roots: list[Path]) -> Dataset:
-        """The data set from the first root that has its files. Says so where they hold fewer records than published."""
+        """The data set from the first root that has its files, refused unless it has as many records as published."""
         found = locate(self.name, self.publication, roots)
         sources = found.all_files()
         where = found.where
         with reading(where):
             decoded = cache.decoded(self.name, f"{self.name}/1", sources, lambda: self.checked(found))
-        if len(decoded.y) != self.publication.records:
-            log.warning(
-                "%s: %s holds %s records, the published set has %s",
-                self.name,
-                where,
-                f"{len(decoded.y):,}",
-                f"{self.publication.records:,}",
-            )
+        self.check_counts(decoded, where)
         return Dataset(
             name=self.name,
             x=torch.from_numpy(decoded.x),
@@ -65,6 +56,27 @@ class PublishedData(DataSpec):
             right = " or ".join(str(s) for s in self.publication.shapes)
             raise wrong(where, f"records of shape {shape}; those of {self.name} have shape {right}")
         return decoded
+
+    def check_counts(self, decoded: Decoded, where: object) -> None:
+        """Refuse part of the data set: text that was cut between two lines looks like a shorter file."""
+        differing = differing_counts(decoded, self.publication)
+        if differing:
+            raise not_whole(self.name, differing, where)
+
+
+def differing_counts(decoded: Decoded, published: Publication) -> list[str]:
+    """Where there are more or fewer records than published."""
+    counts = (("records", len(decoded.y), published.records), ("test records", decoded.test, published.test))
+    return [f"{has:,} {what}, published are {right:,}" for what, has, right in counts if has != right]
+
+
+def not_whole(name: str, problems: list[str], where: object) -> DataError:
+    """What to do about files that are not as published."""
+    return wrong(
+        where,
+        f"is not the whole of {name}: {', '.join(problems)}; get it again (a subset that you want is data of your own, "
+        "as npz:PATH or parquet:PATH)",
+    )
 
 
 def check_arrays(decoded: Decoded, where: object) -> None:

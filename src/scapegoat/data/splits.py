@@ -13,6 +13,9 @@ from scapegoat.data.partitions import Partition
 from scapegoat.errors import InputError
 from scapegoat.randomness import numpy_generator
 
+LEAST_TEST = 0.1
+"""Share of the records that are tested on, at the least, where no test set was set aside: fewer measure nothing."""
+
 
 @dataclass(frozen=True)
 class Splits:
@@ -43,7 +46,8 @@ def split(
     """Draw all splits from the seed. Refuses, in one line, what the data set is too small for.
 
     Half of the records are trained on unless the spec says otherwise, as membership studies have it; where the
-    publisher set no test set aside, all that nobody else holds is the test set.
+    publisher set no test set aside, all that nobody else holds is the test set, a tenth of the records at the least
+    unless the spec is content with fewer.
     """
     rng = numpy_generator(seed, "splits")
     labels = dataset.y.numpy()
@@ -51,14 +55,14 @@ def split(
     needed = max(benign, member_count)
     development = rng.permutation(len(dataset) - dataset.published_test)
     held_out = non_member_count + mask + spec.validation
-    least_test = 0 if dataset.published_test else spec.test or 1
+    least_test = 0 if dataset.published_test else spec.test or max(1, int(LEAST_TEST * len(dataset)))
     spare = len(development) - held_out - least_test
     if spare < needed:
         raise InputError(
-            f"data: {dataset.name} has {len(development)} records; {non_member_count} non-member targets, {mask} mask, "
+            f"data: {len(development)} records ({dataset.name}); {non_member_count} non-member targets, {mask} mask, "
             f"{spec.validation} validation and {least_test} test records leave {max(spare, 0)} for training, but "
             f"{benign} benign clients with {member_count} member targets need {needed} (more records, or fewer "
-            f"attack.targets, attack.mask or data.validation)"
+            f"attack.targets, attack.mask, data.validation or data.test)"
         )
     wanted = spec.train if spec.train is not None else max(needed, min(len(dataset) // 2, spare))
     if not needed <= wanted <= spare:
@@ -71,7 +75,9 @@ def split(
     test = len(development) + rng.permutation(dataset.published_test) if dataset.published_test else rest
     if spec.test is not None:
         if spec.test > len(test):
-            raise InputError(f"data.test: {spec.test} is not allowed, {dataset.name} leaves {len(test)} test records")
+            raise InputError(
+                f"data.test: {spec.test} is not allowed, {len(test)} test records are left ({dataset.name})"
+            )
         test = test[: spec.test]
     positions = partition.split(labels[train], dataset.classes, benign, rng)
     shards = [train[p] for p in positions]

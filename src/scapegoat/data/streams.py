@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
-from scapegoat.errors import DataError
+from scapegoat.errors import DataError, ScapegoatError
 
 # No data set here takes more than this, decoded; what claims more is refused before anything is allocated.
 MAX_BYTES = 16 << 30
@@ -25,13 +25,14 @@ _LONGEST_TAR_HEADER = 1 << 20
 _DAMAGE = (
     EOFError,
     OSError,
-    gzip.BadGzipFile,
     zlib.error,
     lzma.LZMAError,
     tarfile.TarError,
     zipfile.BadZipFile,
     struct.error,
-    UnicodeError,
+    ValueError,
+    KeyError,
+    OverflowError,
     NotImplementedError,
 )
 
@@ -47,7 +48,7 @@ def reading(where: object) -> Iterator[None]:
     """Turn whatever a damaged file makes the standard library raise into one line about `where`."""
     try:
         yield
-    except DataError:
+    except ScapegoatError:
         raise
     except FileNotFoundError as error:
         raise wrong(where, "no such file") from error
@@ -107,7 +108,7 @@ def open_bytes(path: Path, limit: int = MAX_BYTES) -> Iterator[BinaryIO]:
 
 
 class _Member(tarfile.TarInfo):
-    """A tar member whose extended headers (names, comments) may not be of absurd length."""
+    """A tar member whose extended headers (names, comments) may not be of absurd length, and which has no holes."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
         extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -115,7 +116,15 @@ class _Member(tarfile.TarInfo):
             self.size > _LONGEST_TAR_HEADER
         ):
             raise tarfile.ReadError(f"a header of {human(self.size)}")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_holes()
         return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
+
+    def _refuse_holes(self, *_: object) -> NoReturn:
+        """No publisher stores files so, and the list of holes may be of any length."""
+        raise tarfile.ReadError("a sparse member; only plain files are read")
+
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_holes
 
 
 def tar_members(path: Path, wanted: Collection[str], limit: int) -> Iterator[tuple[str, BinaryIO]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,12 +31,13 @@ def open_parquet(path: Path) -> Iterator[Any]:
         try:
             with pq.ParquetFile(path, thrift_string_size_limit=1 << 26, thrift_container_size_limit=1 << 20) as table:
                 _check_claims(table.metadata, path)
+                _check_names(table.schema_arrow.names, path)
                 yield table
         except DataError:
             raise
         except FileNotFoundError:
             raise
-        except (pa.ArrowException, OSError, MemoryError, OverflowError) as error:
+        except (pa.ArrowException, OSError, MemoryError, OverflowError, KeyError) as error:
             raise wrong(path, f"is not a whole Parquet file ({_first_line(error)}); get it again") from error
 
 
@@ -48,6 +50,13 @@ def _check_claims(about: Any, path: Path) -> None:
     )
     if claimed > MAX_BYTES or claimed > max(_BOMB_SIZE, _BOMB_RATIO * packed):
         raise wrong(path, f"claims to unpack {human(packed)} to {human(claimed)}: no records do")
+
+
+def _check_names(names: Sequence[str], path: Path) -> None:
+    """Columns are read by name, which must say which one is meant."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise wrong(path, f"has more than one column named {', '.join(twice[:8])}; rename or remove all but one")
 
 
 def pick(table: Any, path: Path, names: Sequence[str]) -> str:

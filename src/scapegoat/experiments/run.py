@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ import torch
 
 from scapegoat import data, models
 from scapegoat.data.splits import split
+from scapegoat.errors import InputError
 from scapegoat.experiments import summary as summaries
 from scapegoat.experiments.spec import Spec, parse
 from scapegoat.experiments.store import RunStore
 from scapegoat.federation import RoundRecord, Simulation
 from scapegoat.federation.simulation import model_seed
+
+log = logging.getLogger("scapegoat.experiments")
 
 CHECKPOINT_SECONDS = 15.0
 
@@ -47,7 +51,7 @@ def prepare(spec: Spec, root: str | Path | None = None) -> Simulation:
         mask=spec.attack.mask,
         seed=spec.seed,
     )
-    model = models.build(spec.model, dataset.input_shape, dataset.classes, model_seed(spec.seed))
+    model = models.build(spec.model, dataset.input_shape, dataset.classes, model_seed(spec.seed), dataset.input_dtype)
     return Simulation(
         dataset=dataset,
         splits=splits,
@@ -58,6 +62,14 @@ def prepare(spec: Spec, root: str | Path | None = None) -> Simulation:
         evaluate_every=spec.evaluation.every,
         seed=spec.seed,
     )
+
+
+def pinned_model(spec: Spec, root: str | Path | None = None) -> models.ModelSpec:
+    """The spec's model; a user's own with its content in it, so that a changed model is another run."""
+    if not spec.model.unpinned:
+        return spec.model
+    dataset = _read(spec, root)
+    return spec.model.pinned(models.Task(dataset.input_shape, dataset.classes, dataset.input_dtype))
 
 
 def run(
@@ -74,9 +86,12 @@ def run(
     with the same numbers as if it had never stopped. `progress(record, rounds)` is called after each round.
     """
     parsed = parse(spec).pinned(data.roots(root))
+    parsed = parsed.model_copy(update={"model": pinned_model(parsed, root)})
     runs = RunStore(store) if isinstance(store, str | Path) else store
     name = parsed.hash
     if runs is not None and runs.has(name):
+        if (problem := runs.problem(name)) is not None:
+            raise InputError(f"{runs.path(name)}: is damaged: {problem}; remove the folder to compute the run anew")
         return Result(parsed, runs.summary(name), runs.rounds(name), runs.targets(name))
     threads = torch.get_num_threads()
     torch.set_num_threads(parsed.threads)
@@ -89,11 +104,7 @@ def run(
 def _compute(
     spec: Spec, store: RunStore | None, root: str | Path | None, progress: Progress | None, checkpoint_seconds: float
 ) -> Result:
-    simulation = prepare(spec, root)
-    spent = 0.0
-    if store is not None and (saved := store.load_checkpoint(spec.hash)) is not None:
-        spent = float(saved.pop("seconds"))
-        simulation.restore(saved)
+    simulation, spent = _resumed(spec, store, root)
     started = last = time.perf_counter()
 
     def checkpoint() -> None:
@@ -123,6 +134,21 @@ def _compute(
     if store is not None:
         store.write(spec.hash, spec.canonical(), result.rounds, result.targets, result.summary)
     return result
+
+
+def _resumed(spec: Spec, store: RunStore | None, root: str | Path | None) -> tuple[Simulation, float]:
+    """The run where it was stopped, and the seconds spent on it; from the start where nothing usable was saved."""
+    simulation = prepare(spec, root)
+    if store is None or (saved := store.load_checkpoint(spec.hash)) is None:
+        return simulation, 0.0
+    try:
+        spent = float(saved.pop("seconds"))
+        simulation.restore(saved)
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        log.warning("%s: the checkpoint is of another version (%r); the run starts anew", store.part(spec.hash), error)
+        # The first one may be restored by half.
+        return prepare(spec, root), 0.0
+    return simulation, spent
 
 
 # A worker runs many specs on the same records: the last data set read stays in memory.

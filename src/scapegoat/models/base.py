@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scapegoat.errors import InputError
+from scapegoat.models.checks import check
+from scapegoat.models.explained import explained
 from scapegoat.models.group_norm import accurate
 from scapegoat.models.products import SparseRows, facts, linear, replaced
+from scapegoat.models.seeding import seeded
+from scapegoat.models.task import Task
 from scapegoat.registry import Component, Registry
 
 EVALUATED_AT_ONCE = 1024
@@ -28,9 +32,26 @@ IMAGES_AT_ONCE = 32
 class ModelSpec(Component):
     """Options of a model; `build` makes the module for an input shape (without the batch) and a number of classes."""
 
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return self.name
+
+    @property
+    def unpinned(self) -> bool:
+        """Whether it is a user's own, of which a run has yet to note what it is."""
+        return False
+
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """A freshly initialised module that maps [batch, *input_shape] to [batch, classes] logits."""
         raise NotImplementedError
+
+    def pinned(self, task: Task) -> Self:
+        """The model with its content noted, if it is a user's own."""
+        return self
+
+    def verify(self, task: Task) -> None:
+        """Refuse a user's own model if its content is not what was noted."""
 
 
 class FlatModel:
@@ -40,9 +61,12 @@ class FlatModel:
     buffers (BatchNorm's running statistics) stay inside the module and can be read and set as one flat vector.
     """
 
-    def __init__(self, module: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:
+    def __init__(
+        self, module: nn.Module, input_shape: tuple[int, ...], classes: int, input_dtype: torch.dtype = torch.float32
+    ) -> None:
         self.module = module
         self.input_shape = tuple(input_shape)
+        self.input_dtype = input_dtype
         self.classes = classes
         named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if not named:
@@ -62,6 +86,7 @@ class FlatModel:
         self.has_statistics = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in modules)
         self._linear = [m for m in modules if isinstance(m, nn.Linear)]
         self._groups = [m for m in modules if isinstance(m, nn.GroupNorm)]
+        self._channels_last = len(self.input_shape) == 3 and _takes_channels_last(self)
 
     def initial(self) -> Tensor:
         """The parameters that the module was built with."""
@@ -101,7 +126,7 @@ class FlatModel:
 
         Convolutions are faster with the channels last; GroupNorm's backward pass is too slow for that to pay.
         """
-        pays = x.dim() == 4 and not (self._groups and self.module.training)
+        pays = self._channels_last and not (self._groups and self.module.training)
         return x.contiguous(memory_format=torch.channels_last) if pays else x
 
     @torch.no_grad()
@@ -109,6 +134,8 @@ class FlatModel:
         """Logits in evaluation mode. Give the same tensor every time: what is known of it is remembered."""
         self.point_at(vector)
         self.module.eval()
+        if not self.input_dtype.is_floating_point:
+            x = x.to(self.input_dtype)  # rules that probe with noise draw floats, whatever the model takes
         batch = EVALUATED_AT_ONCE if x.dim() == 2 else IMAGES_EVALUATED_AT_ONCE
         parts = [self._evaluated(part) for part in (torch.split(x, batch) if len(x) > batch else [x])]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -157,43 +184,50 @@ class FlatModel:
             offset += size
 
 
+@torch.no_grad()
+def _takes_channels_last(model: FlatModel) -> bool:
+    """Whether the module works in that memory layout: `x.view(len(x), -1)` after a convolution does not."""
+    training = model.module.training
+    model.module.eval()
+    images = torch.zeros(2, *model.input_shape, dtype=model.input_dtype)
+    try:
+        model.module(images.contiguous(memory_format=torch.channels_last))
+    except Exception:
+        return False
+    finally:
+        model.module.train(training)
+    return True
+
+
 def _looking_up(layer: nn.Linear, x: Tensor, sparse: SparseRows) -> Callable[[Tensor], Tensor]:
     """The layer's forward, save that the records themselves are looked up."""
     ordinary = layer.forward
     return lambda input: linear(layer, x, sparse) if input is x else ordinary(input)  # noqa: A006
 
 
-def build(spec: ModelSpec, input_shape: tuple[int, ...], classes: int, seed: int) -> FlatModel:
-    """The model of a spec with its initial parameters drawn from `seed`; checks that it maps inputs to class logits."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+def build(
+    spec: ModelSpec, input_shape: tuple[int, ...], classes: int, seed: int, input_dtype: torch.dtype = torch.float32
+) -> FlatModel:
+    """The model of a spec with its initial parameters drawn from `seed`."""
+    task = Task(input_shape, classes, input_dtype)
+    spec.verify(task)
+    return FlatModel(make_module(spec, task, seed), input_shape, classes, input_dtype)
+
+
+def make_module(spec: ModelSpec, task: Task, seed: int) -> nn.Module:
+    """The module of a spec, drawn from `seed`; refuses one that does not give class logits, or cannot be trained."""
+    with seeded(seed):
         try:
-            module = spec.build(input_shape, classes)
+            module = spec.build(task.input_shape, task.classes)
         except InputError:
             raise
-        except Exception as error:
-            raise InputError(f"model {spec.name}: building it raised {type(error).__name__}: {error}") from error
-    if not isinstance(module, nn.Module):
-        raise InputError(f"model {spec.name}: the factory returned {type(module).__name__}, not a torch.nn.Module")
-    _check_output(module, spec, input_shape, classes)
-    return FlatModel(module, input_shape, classes)
-
-
-def _check_output(module: nn.Module, spec: ModelSpec, input_shape: tuple[int, ...], classes: int) -> None:
-    module.eval()
-    try:
-        with torch.no_grad():
-            shape = tuple(module(torch.zeros(2, *input_shape)).shape)
-    except Exception as error:
-        raise InputError(
-            f"model {spec.name}: a batch of shape {(2, *input_shape)} raised {type(error).__name__}: "
-            f"{str(error).splitlines()[0] if str(error) else error!r}"
-        ) from error
-    if shape != (2, classes):
-        raise InputError(
-            f"model {spec.name}: maps a batch of shape {(2, *input_shape)} to {shape}; "
-            f"logits of shape {(2, classes)} are wanted (one for each of the {classes} classes)"
-        )
+        except (Exception, SystemExit) as error:
+            raise InputError(f"model {spec.label}: building it raised {explained(error)}") from error
+        if not isinstance(module, nn.Module):
+            raise InputError(f"model {spec.label}: the factory returned {type(module).__name__}, not a torch.nn.Module")
+        # Lazy layers draw their parameters at the first batch, so this too happens under the seed.
+        check(module, spec.label, task)
+    return module
 
 
 def _expand(name: str) -> tuple[str, dict[str, Any]] | None:

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Self
 
+import torch
 from torch import nn
 
 from scapegoat.errors import InputError
-from scapegoat.models.base import ModelSpec, register
+from scapegoat.models.base import register
+from scapegoat.models.checks import made_up
+from scapegoat.models.own import OwnModel, raw
+from scapegoat.models.seeding import seeded
+from scapegoat.models.task import Task
 
 _objects: dict[str, nn.Module | Callable[..., nn.Module]] = {}
 
 
 @register("given")
-class Given(ModelSpec):
-    """A module or factory that Python code handed over with `given(...)`; `key` identifies what it is.
+class Given(OwnModel):
+    """A module or factory that Python code handed over with `given(...)`; `key` says which, once pinned by its content.
 
     A module keeps the parameters that it came with: a pretrained model is audited as it is.
     """
 
     key: str
+
+    @property
+    def label(self) -> str:
+        """The name of the function or class."""
+        held = _objects.get(self.key)
+        return self.key if held is None else getattr(held, "__qualname__", type(held).__name__)
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """A copy of the module, or what the factory makes."""
@@ -36,21 +46,24 @@ class Given(ModelSpec):
             return copy.deepcopy(held)
         return call_factory(held, input_shape, classes, {})
 
+    def code(self, module: nn.Module, task: Task) -> Iterator[bytes]:
+        """What it answers: an object may have no file, and a closure's source does not tell what it closes over."""
+        module.eval()
+        with torch.no_grad(), seeded(0):
+            for x in made_up(task):
+                yield raw(module(x))
+
+    def pinned(self, task: Task) -> Self:
+        """With the content as key, so that the same model is the same run in another process too."""
+        pinned = super().pinned(task)
+        assert pinned.content is not None
+        _objects[pinned.content] = _objects[self.key]
+        return pinned.model_copy(update={"key": pinned.content})
+
 
 def given(model: nn.Module | Callable[..., nn.Module]) -> Given:
     """Hold a model and return the component that names it."""
-    digest = hashlib.sha256()
-    if isinstance(model, nn.Module):
-        digest.update(repr(model).encode())
-        for name, tensor in model.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    else:
-        try:
-            digest.update(inspect.getsource(model).encode())
-        except (OSError, TypeError):
-            digest.update(f"{model!r}".encode())
-    key = digest.hexdigest()[:16]
+    key = f"object-{len(_objects)}"
     _objects[key] = model
     return Given(key=key)
 

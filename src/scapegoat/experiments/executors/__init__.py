@@ -20,9 +20,10 @@ from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments.executors import serial
 from scapegoat.experiments.executors.events import Event, Failure, OnEvent, Outcome
 from scapegoat.experiments.executors.ledger import Ledger
-from scapegoat.experiments.run import CHECKPOINT_SECONDS
+from scapegoat.experiments.run import CHECKPOINT_SECONDS, pinned_model
 from scapegoat.experiments.spec import Spec, parse
 from scapegoat.experiments.store import RunStore
+from scapegoat.models import ModelSpec
 
 __all__ = ["Event", "Failure", "Outcome", "cores", "execute", "named"]
 
@@ -39,6 +40,7 @@ def named(specs: Iterable[Spec | Mapping[str, Any]], root: str | Path | None = N
     roots = data.roots(root)
     pinned: dict[str, Spec] = {}
     contents: dict[str, str | None] = {}
+    built: dict[str, ModelSpec] = {}
     for value in specs:
         spec = parse(value)
         key = str(spec.data.canonical())
@@ -47,6 +49,10 @@ def named(specs: Iterable[Spec | Mapping[str, Any]], root: str | Path | None = N
         content = contents[key]
         if content is not None:
             spec = spec.model_copy(update={"data": spec.data.model_copy(update={"content": content})})
+        key = f"{spec.data.canonical()} {spec.model.canonical()}"
+        if key not in built:
+            built[key] = pinned_model(spec, root)
+        spec = spec.model_copy(update={"model": built[key]})
         pinned.setdefault(spec.hash, spec)
     return pinned
 

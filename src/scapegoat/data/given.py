@@ -1,0 +1,26 @@
+"""Records handed over as arrays, `sg.audit(data=(x, y))`: kept in an archive where workers can read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scapegoat.data.base import Dataset, register
+from scapegoat.data.npz import NpzData
+from scapegoat.errors import DataError
+
+
+@register("given")
+class GivenData(NpzData):
+    """Arrays that Python code handed over; the options are those of `npz`."""
+
+    @property
+    def title(self) -> str:
+        """The user never named a file."""
+        return "the given records"
+
+    def read(self, roots: list[Path]) -> Dataset:
+        """As from any archive; its path, which is gone after the audit, is kept out of the messages."""
+        try:
+            return super().read(roots)
+        except DataError as error:
+            raise DataError(str(error).replace(self.path, self.title)) from error

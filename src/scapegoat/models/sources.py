@@ -1,0 +1,82 @@
+"""The source files behind a user's module: its own, and those beside it that it imports."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+from importlib.util import resolve_name
+from pathlib import Path
+
+from scapegoat.errors import InputError
+from scapegoat.models.explained import installed
+
+# The text of each module when it was first asked for, and the import that it belongs to (a reload is another one).
+_seen: dict[str, tuple[ModuleSpec, bytes]] = {}
+
+
+def sources(module_name: str) -> dict[str, bytes]:
+    """Text by module name. Empty for an installed package: that one changes with its version, not with an edit.
+
+    Imports are read from the text, not from what this process has loaded: another process finds the same files.
+    """
+    folder = _folder(module_name)
+    if folder is None or installed(folder):
+        return {}
+    found: dict[str, bytes] = {}
+    pending = [module_name]
+    while pending:
+        name = pending.pop()
+        path = _file(folder, name)
+        if name in found or path is None:
+            continue
+        found[name] = path.read_bytes()
+        _refuse_edited(name, path, found[name])
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        pending += [package, *_imports(found[name], package)]
+    return dict(sorted(found.items()))
+
+
+def _folder(module_name: str) -> Path | None:
+    """Where the import of the top-level package starts."""
+    file = getattr(sys.modules[module_name], "__file__", None)
+    if file is None:
+        return None
+    path = Path(file).resolve()
+    return path.parents[module_name.count(".") + (path.name == "__init__.py")]
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    base = folder.joinpath(*name.split("."))
+    candidates = (base / "__init__.py", base.with_name(f"{base.name}.py"))
+    return next((path for path in candidates if name and path.is_file()), None)
+
+
+def _imports(text: bytes, package: str) -> Iterator[str]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            try:
+                base = resolve_name("." * node.level + (node.module or ""), package or None)
+            except ImportError:
+                continue
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _refuse_edited(name: str, path: Path, text: bytes) -> None:
+    """A process keeps the code that it imported: an edited file no longer says what would run."""
+    current = getattr(sys.modules.get(name), "__spec__", None)
+    if current is None:
+        return
+    imported, before = _seen.setdefault(name, (current, text))
+    if imported is not current:
+        _seen[name] = (current, text)
+    elif before != text:
+        raise InputError(f"{path}: has changed since this process imported it; start Python again to use it as it is")
