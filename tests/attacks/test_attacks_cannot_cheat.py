@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
+import functools
 import inspect
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from scapegoat import attacks
-from scapegoat.attacks import Attack, AttackerView, Samples
-from scapegoat.gradients import GradientOracle
-from tests.attacks.views import ATTACKS, mlp, samples, view
+from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
+from scapegoat.federation import Simulation
+from scapegoat.federation.attacker import Attacker
+from scapegoat.randomness import numpy_generator
+from tests.attacks.reachable import reachable
+from tests.attacks.views import ATTACKS, mlp, view
+from tests.federation.small import federation
+
+SEED = 918_273_645
+"""A run's seed that no count, size or index is mistaken for."""
+
+FAST = {"optimizer": "sgd", "lr": 1.0}
+EPOCHS = {"name": "epochs", "epochs": 2, "lr": 0.05}
 
 
 def test_a_view_has_no_field_for_what_it_must_not_tell() -> None:
@@ -41,63 +53,166 @@ def test_crafting_takes_the_view_alone() -> None:
         assert issubclass(cls, Attack)
 
 
-def reachable(start: object) -> list[Tensor]:
-    """Every tensor that can be reached from an object through attributes, containers and closures."""
-    found: list[Tensor] = []
-    seen: set[int] = set()
-    queue = [start]
-    while queue:
-        here = queue.pop()
-        if id(here) in seen or inspect.ismodule(here) or isinstance(here, type):
-            continue
-        seen.add(id(here))
-        if isinstance(here, Tensor):
-            found.append(here)
-        if inspect.isfunction(here):
-            queue += [cell.cell_contents for cell in here.__closure__ or ()]
-            continue
-        queue += [other for other in gc.get_referents(here) if not inspect.ismodule(other)]
-    return found
+class Spy(Attack):
+    """Uses all that a view offers, keeps it, and sends what its clients would honestly have sent."""
+
+    def craft(self, view: AttackerView) -> Crafted:
+        honest = view.honest()
+        view.gradients.per_sample(view.mask.x, view.mask.y).dot(view.peers)
+        view.gradients.mean(view.targets.x, view.wrong_labels)
+        views.append(view)
+        return Crafted(honest)
 
 
-def test_benign_data_and_membership_are_not_reachable_from_what_an_attack_gets() -> None:
-    """The types carry nothing: what is reachable is the attacker's data, the model, and the peers' updates."""
-    model = mlp()
-    benign = samples(8, model.input_shape, model.classes, 100)  # what the first peer trained on
-    member = torch.arange(16) < 8
-    vector = model.initial()
-    peers = torch.stack([model.gradient(vector, benign.x, benign.y)[0] for _ in range(3)])
-    own = samples(8, model.input_shape, model.classes, 5)
-    seen = AttackerView(
-        round=0,
-        parameters=vector,
-        gradients=GradientOracle(model, vector),
-        targets=samples(16, model.input_shape, model.classes, 1),
-        wrong_labels=torch.zeros(16, dtype=torch.long),
-        mask=own,
-        peers=peers,
-        honest=lambda: model.gradient(vector, own.x, own.y)[0][None],
-        senders=1,
-        local="gradient",
-        generator=torch.Generator(),
-    )
-    for name in ATTACKS:
-        attacks.get(name).craft(seen)
-    tensors = reachable(seen)
-    assert any(torch.equal(t, own.x) for t in tensors)  # the walk does find what is there
-    for secret in (benign.x, benign.y, member):
-        assert not any(t.shape == secret.shape and torch.equal(t, secret) for t in tensors if t.dtype == secret.dtype)
+views: list[AttackerView] = []
 
 
+def spied(**setting: Any) -> tuple[Simulation, dict[str, Any]]:
+    """A federation in its second round, and all that its attacker can reach from the view of that round."""
+    views.clear()
+    spy = Spy(targets=30, mask=20, knowledge=setting.pop("knowledge", "full"))
+    simulation = federation(attack=spy, rule="atm", fraction=1.0, seed=SEED, **setting)
+    simulation.run_round()
+    simulation.run_round()
+    return simulation, reachable(views[-1])
+
+
+SEATS = pytest.mark.parametrize(
+    "setting",
+    [
+        {},
+        {"knowledge": "partial"},
+        {"local": EPOCHS},
+        {"local": EPOCHS, "knowledge": "partial"},
+        {"model": {"name": "resnet20", "norm": "batch"}, "shape": (1, 16, 16)},
+        {"schedule": {"name": "async", "tau_max": 1}},
+    ],
+    ids=["gradient", "partial", "epochs", "epochs-partial", "batch-norm", "async"],
+)
+
+
+@SEATS
+def test_no_road_leads_from_a_view_to_the_seed_of_the_run(setting: dict[str, Any]) -> None:
+    simulation, found = spied(**setting)
+    order = simulation.target_order.numpy()
+    numbers = {road: thing for road, thing in found.items() if isinstance(thing, int)}
+    numbers |= {r: g.initial_seed() for r, g in found.items() if isinstance(g, torch.Generator)}
+    for road, number in numbers.items():
+        assert number != SEED, road
+        guess = numpy_generator(number, "target order").permutation(len(order))
+        assert not np.array_equal(guess, order), road
+    assert any(road.startswith("view.honest.seeds") for road in numbers)  # the walk does find what is there
+
+
+@SEATS
+def test_no_road_leads_from_a_view_to_membership_the_rule_or_anybodys_data(setting: dict[str, Any]) -> None:
+    simulation, found = spied(**setting)
+    splits, server, benign = simulation.splits, simulation.server, simulation.benign
+    forbidden = [simulation, simulation.attacker, simulation.setting, server, server.rule, benign]
+    forbidden += [splits, simulation.dataset]
+    known = {id(thing) for thing in forbidden}
+    arrays = [t.numpy() if isinstance(t, Tensor) else t for t in _rows_and_labels(simulation)]
+    private = [simulation.dataset.x, simulation.dataset.y, simulation.test.x, *server.validation]
+    memory = {t.untyped_storage().data_ptr() for t in private}
+    for road, thing in found.items():
+        assert id(thing) not in known, road
+        if isinstance(thing, Tensor):
+            assert thing.untyped_storage().data_ptr() not in memory, road
+        if isinstance(thing, Tensor | np.ndarray | list | tuple):
+            assert not any(_same(thing, secret) for secret in arrays), road
+    assert views[-1].trim is None
+
+
+def _rows_and_labels(simulation: Simulation) -> list[Any]:
+    """Everything that says, or once said, which records are whose."""
+    splits = simulation.splits
+    rows = [splits.members, splits.non_members, splits.targets, splits.member_clients, *splits.shards]
+    trained = [simulation.dataset.inputs(shard) for shard in splits.shards]
+    batches = [simulation.benign.batch(round_, client) for round_ in range(2) for client in range(len(splits.shards))]
+    return [simulation.member, simulation.target_order, *rows, *trained, *batches]
+
+
+def _same(thing: Any, secret: Any) -> bool:
+    if isinstance(thing, list | tuple):
+        if len(thing) != len(secret) or not all(isinstance(item, int | float) for item in thing):
+            return False
+    elif thing.shape != secret.shape:
+        return False
+    plain = thing.detach().numpy() if isinstance(thing, Tensor) else np.asarray(thing)
+    return bool((plain == secret).all())
+
+
+class Holder:
+    """Something with a secret in a slot and a method."""
+
+    __slots__ = ("secret",)
+
+    def __init__(self, secret: object) -> None:
+        self.secret = secret
+
+    def ask(self) -> int:
+        return 0
+
+
+@dataclasses.dataclass
+class Kept:
+    secret: object
+
+
+@pytest.mark.parametrize("road", ["slot", "bound self", "closure", "default", "partial", "field", "item", "tensor"])
+def test_the_walk_finds_a_secret_at_the_end_of_every_road(road: str) -> None:
+    secret = torch.arange(3)
+
+    def closed() -> Tensor:
+        return secret
+
+    def defaulted(value: Tensor = secret) -> Tensor:
+        return value
+
+    behind = {
+        "slot": Holder(secret),
+        "bound self": Holder(secret).ask,
+        "closure": closed,
+        "default": defaulted,
+        "partial": functools.partial(print, secret),
+        "field": Kept(secret),
+        "item": {"deep": [(secret,)]},
+        "tensor": secret[1:],
+    }
+    assert any(thing is secret for thing in reachable(Kept(behind[road])).values())
+
+
+@pytest.mark.parametrize("local", [{"name": "gradient"}, EPOCHS], ids=["gradient", "epochs"])
 @pytest.mark.parametrize("name", ATTACKS)
-def test_who_is_a_member_does_not_change_a_bit(name: str) -> None:
-    """The same view crafts the same update, whatever the evaluator holds to be the truth about the targets."""
-    crafted = []
-    for seed in (0, 1):
-        truth = torch.rand(16, generator=torch.Generator().manual_seed(seed)) < 0.5  # the evaluator's, not the view's
-        assert truth.any()
-        crafted.append(attacks.get(name).craft(view()).updates)
-    assert torch.equal(*crafted)
+def test_who_is_a_member_does_not_change_a_bit(
+    name: str, local: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same federation sends the same updates, whatever the evaluator holds to be the truth about the targets."""
+    sent: list[Crafted] = []
+    craft = Attacker.craft
+
+    def kept(*given: Any) -> Crafted:
+        crafted = craft(*given)
+        sent.append(dataclasses.replace(crafted, updates=crafted.updates.clone()))
+        return crafted
+
+    monkeypatch.setattr(Attacker, "craft", kept)
+    crafted, accuracies, scores = [], [], []
+    for shuffled in (False, True):
+        sent.clear()
+        attack = attacks.get(name, targets=200, mask=20)
+        simulation = federation(attack=attack, rule="atm", fraction=1.0, local=local, server=FAST, seed=2)
+        if shuffled:
+            simulation.member = np.random.default_rng(3).permutation(simulation.member)
+        accuracies.append([simulation.run_round().attack_accuracy for _ in range(4)])
+        scores.append(simulation.margins)
+        crafted.append(list(sent))
+    assert len(crafted[0]) == len(crafted[1]) == 4
+    for one, other in zip(*crafted, strict=True):
+        assert torch.equal(one.updates, other.updates)
+        assert (one.notes, one.masks) == (other.notes, other.masks)
+    assert np.array_equal(*scores)
+    assert accuracies[0] != accuracies[1]  # the shuffle did reach the evaluator
 
 
 def test_only_the_adaptive_attack_reads_the_trim() -> None:

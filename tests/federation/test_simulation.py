@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from scapegoat import models
-from scapegoat.aggregation import get as get_rule
+from scapegoat.aggregation import parse as parse_rule
 from scapegoat.aggregation.stack import collect
-from scapegoat.attacks import Crafted
+from scapegoat.attacks import Attack, Crafted
 from scapegoat.attacks import get as get_attack
-from scapegoat.attacks.base import Attack
-from scapegoat.data.base import Dataset, DataSpec
-from scapegoat.data.splits import split
-from scapegoat.federation import FederationSetting, Simulation
+from tests.federation.small import dataset, federation
 
 
 class Watching(Attack):
@@ -29,37 +25,6 @@ seen = []
 @pytest.fixture(autouse=True)
 def _fresh():
     seen.clear()
-
-
-def dataset(shape=(12,), records=600, classes=4):
-    rng = np.random.default_rng(0)
-    x = torch.from_numpy(rng.random((records, *shape), dtype=np.float32))
-    return Dataset("toy", x, torch.from_numpy(rng.integers(0, classes, records)), classes)
-
-
-def federation(*, attack="passive", rule="fedavg", model=None, shape=(12,), seed=0, data=None, **setting):
-    data = dataset(shape) if data is None else data
-    options = FederationSetting(**{"clients": 8, "malicious": 2, "rounds": 4, "batch_size": 8, **setting})
-    attack = get_attack(attack, targets=30, mask=20) if isinstance(attack, str) else attack
-    splits = split(
-        data,
-        DataSpec(validation=10),
-        partition=options.partition,
-        benign=options.benign,
-        targets=attack.targets,
-        mask=attack.mask,
-        seed=seed,
-    )
-    return Simulation(
-        dataset=data,
-        splits=splits,
-        model=models.build(models.registry.parse(model or {"name": "mlp", "hidden": [6]}), shape, data.classes, seed=1),
-        setting=options,
-        attack=attack,
-        rule=get_rule(rule) if isinstance(rule, str) else rule,
-        evaluate_every=2,
-        seed=seed,
-    )
 
 
 def test_a_round_of_fedavg_is_one_optimizer_step_along_the_mean_gradient():
@@ -154,54 +119,6 @@ def test_full_knowledge_shows_the_benign_updates_and_partial_knowledge_only_ones
             assert view.peers.shape[0] == 2
 
 
-def test_the_view_carries_no_membership_no_rule_and_nobody_elses_data():
-    attack = Watching(targets=30, mask=20)
-    simulation = federation(attack=attack, rule="atm", fraction=1.0)
-    simulation.run_round()
-    forbidden = {id(simulation), id(simulation.server), id(simulation.server.rule), id(simulation.splits)}
-    forbidden |= {id(simulation.dataset), id(simulation.dataset.x), id(simulation.benign), id(simulation.member)}
-    forbidden |= {id(s) for s in simulation.splits.shards}
-    reached = list(walk(seen[0]))
-    assert not forbidden & {id(thing) for thing in reached}
-    private = {t.data_ptr() for t in (simulation.dataset.x, simulation.test.x, simulation.server.validation[0])}
-    assert not private & {t.untyped_storage().data_ptr() for t in reached if isinstance(t, torch.Tensor)}
-    assert seen[0].trim is None
-
-
-def walk(thing, depth=12, known=None):
-    """Everything that can be reached from an object through attributes, items and closures."""
-    known = set() if known is None else known
-    if depth == 0 or id(thing) in known or isinstance(thing, (str, bytes, int, float, type(None), type)):
-        return
-    known.add(id(thing))
-    yield thing
-    inner = []
-    if dataclasses.is_dataclass(thing):
-        inner += [getattr(thing, f.name) for f in dataclasses.fields(thing)]
-    if isinstance(thing, dict):
-        inner += [*thing.keys(), *thing.values()]
-    elif isinstance(thing, (list, tuple, set)):
-        inner += list(thing)
-    inner += list(getattr(thing, "__dict__", {}).values())
-    inner += [cell.cell_contents for cell in getattr(thing, "__closure__", None) or ()]
-    if isinstance(thing, torch.Tensor) and thing._base is not None:
-        inner.append(thing._base)
-    for item in inner:
-        yield from walk(item, depth - 1, known)
-
-
-@pytest.mark.parametrize("name", ["gradient_ascent", "agrevader", "adaptive", "fedpoisonmia"])
-def test_shuffled_membership_leaves_every_crafted_update_bit_identical(name):
-    attack = get_attack(name, targets=30, mask=20)
-    one, other = (federation(attack=attack, rule="atm", fraction=1.0) for _ in range(2))
-    other.member = np.random.default_rng(3).permutation(other.member)
-    for _ in range(3):
-        one.run_round()
-        other.run_round()
-    assert torch.equal(one.server.parameters, other.server.parameters)
-    assert torch.equal(one._updates, other._updates)
-
-
 def test_an_attack_before_its_first_round_behaves_honestly():
     late = get_attack("gradient_ascent", targets=30, mask=20, start_round=2)
     honest = get_attack("passive", targets=30, mask=20)
@@ -213,6 +130,37 @@ def test_an_attack_before_its_first_round_behaves_honestly():
     one.run_round()
     other.run_round()
     assert not torch.equal(one.server.parameters, other.server.parameters)
+
+
+@pytest.mark.parametrize("local", [{"name": "gradient"}, {"name": "epochs"}], ids=["gradient", "epochs"])
+@pytest.mark.parametrize("schedule", [{"name": "sync"}, {"name": "async", "buffer": 3}], ids=["sync", "async"])
+@pytest.mark.parametrize("name", ["passive", "fedpoisonmia"])
+def test_a_round_of_honest_training_records_where_it_lies_among_the_peers(name, schedule, local):
+    attack = get_attack(name, targets=30, mask=20, start_round=1)
+    simulation = federation(attack=attack, fraction=1.0, schedule=schedule, local=local)
+    record = simulation.run_round()
+    rows = simulation._updates.double()
+    benign, sent = rows[:6], rows[6:]
+    unit = rows / rows.norm(dim=1, keepdim=True)
+    angles = (unit @ unit.T).clamp(-1, 1).arccos()
+    assert record.attack_notes == {
+        "angle": pytest.approx(float(angles[6:, :6].max()), abs=1e-5),
+        "bound": pytest.approx(float(angles[:6, :6].max()), abs=1e-5),
+        "norm_ratio": pytest.approx(float(sent.norm(dim=1).max() / np.median(benign.norm(dim=1))), rel=1e-5),
+    }
+    assert {"angle", "bound", "norm_ratio"} <= simulation.run_round().attack_notes.keys()
+
+
+def test_a_round_without_the_attacker_records_nothing_about_it():
+    simulation = federation(malicious=1, fraction=0.25, rounds=12)
+    records = [simulation.run_round() for _ in range(12)]
+    assert {any(record.malicious) for record in records} == {True, False}
+    assert all(bool(record.attack_notes) == any(record.malicious) for record in records)
+
+
+def test_with_partial_knowledge_honest_training_has_no_peers_to_be_measured_by():
+    attack = get_attack("passive", targets=30, mask=20, knowledge="partial")
+    assert federation(attack=attack, fraction=1.0).run_round().attack_notes == {}
 
 
 @pytest.mark.parametrize("rule", ["fang", "fltrust"])
@@ -257,6 +205,14 @@ def test_malformed_updates_are_recorded_as_rejected_and_the_round_goes_on():
     assert np.isfinite(record.mean_angle[:6]).all()
 
 
+def test_what_is_not_finite_has_no_angle_on_record():
+    broken = federation(attack=Broken(targets=30, mask=20), fraction=1.0).run_round()
+    assert broken.attack_notes == {}
+    simulation = federation(fraction=1.0)
+    simulation.server.parameters.fill_(float("nan"))
+    assert simulation.run_round().attack_notes == {}
+
+
 def test_a_step_in_which_every_update_is_malformed_changes_nothing():
     simulation = federation()
     before = simulation.server.parameters.clone()
@@ -265,3 +221,16 @@ def test_a_step_in_which_every_update_is_malformed_changes_nothing():
     assert not aggregate.kept.any()
     assert aggregate.rejected.all()
     assert torch.equal(simulation.server.parameters, before)
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ({"name": "atm", "trim": 2}, 2),
+        ({"name": "atm", "trim": 0.1}, 1),
+        ([{"name": "norm_clipping"}, {"name": "atm", "trim": 2}], 2),
+        ({"name": "fedavg"}, None),
+    ],
+)
+def test_the_adaptive_attack_is_told_the_trim_that_the_rule_uses(rule, told):
+    assert federation(rule=parse_rule(rule), attack="adaptive").attacker.trim == told

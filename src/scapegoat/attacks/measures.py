@@ -6,6 +6,7 @@ distance that AGREvader bounds.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import numpy as np
@@ -104,6 +105,35 @@ class Distance:
         meet = quadratic_roots(np.full_like(half, a), 2 * half, c)
         turn = _ratio(-half, np.full_like(half, a))
         return np.concatenate([meet, turn, _crossings(self.peer_squares - 2 * line.base, -2 * line.direction)])
+
+
+def whereabouts(peer_gram: Floats, median_norm: float, dots: Floats, squares: Floats) -> dict[str, float]:
+    """Where n updates lie among k peers, by their inner products `dots` [n, k] and squared norms [n].
+
+    `angle` is the largest to a peer and `bound` the largest between peers (radians), `norm_ratio` the largest norm
+    relative to the peers' median.
+    """
+    said: dict[str, float] = {}
+    if len(peer_gram):
+        measure = Angle(peer_gram)
+        said["angle"] = math.acos(-measure.worst(dots, squares).max())
+        if len(peer_gram) > 1:
+            said["bound"] = math.acos(-measure.bound())
+    if median_norm > 0:
+        said["norm_ratio"] = math.sqrt(squares.max()) / median_norm
+    return said
+
+
+def whereabouts_in(gram: Floats, peers: int) -> dict[str, float]:
+    """Where the last rows of a Gram matrix lie among the first `peers`; rows that are not finite are left out."""
+    fine = np.isfinite(np.diag(gram))
+    shown, sent = np.flatnonzero(fine[:peers]), peers + np.flatnonzero(fine[peers:])
+    if not len(shown) or not len(sent):
+        return {}
+    squares = np.diag(gram)
+    return whereabouts(
+        gram[np.ix_(shown, shown)], float(np.median(np.sqrt(squares[shown]))), gram[np.ix_(sent, shown)], squares[sent]
+    )
 
 
 def _crossings(u: Floats, v: Floats) -> Floats:

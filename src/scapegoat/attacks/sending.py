@@ -11,7 +11,7 @@ from torch import Tensor
 
 from scapegoat import geometry
 from scapegoat.attacks.base import AttackerView, Crafted
-from scapegoat.attacks.measures import Angle, Floats
+from scapegoat.attacks.measures import Floats, whereabouts
 
 
 @dataclass(frozen=True)
@@ -65,27 +65,18 @@ def finished(
     masks: tuple[int, ...] = (),
     dots: Floats | None = None,
 ) -> Crafted:
-    """Every sender sends `update`; the notes also say where it lies among the peers.
+    """Every sender sends `update`; the notes also say where it lies among the peers (`measures.whereabouts`).
 
-    `angle` is the largest to a peer and `bound` the largest between peers (radians), `norm_ratio` the norm relative to
-    the peers' median, `scaled` is 1 where gradients were brought to the scale of updates after local epochs. Of a
-    gradient that is not finite (the model has diverged), the entries that are not are sent as zeros. `dots` are the
-    inner products with the peers [k], where they are known.
+    `scaled` is 1 where gradients were brought to the scale of updates after local epochs. Of a gradient that is not
+    finite (the model has diverged), the entries that are not are sent as zeros. `dots` are the inner products with the
+    peers [k], where they are known.
     """
     square = inner(update, update)
     if not math.isfinite(square):
         update = torch.nan_to_num(update, nan=0.0, posinf=0.0, neginf=0.0)
         square, dots = inner(update, update), None
-    said: dict[str, float] = {}
-    if len(peers):
-        measure = Angle(peers.gram)
-        said["angle"] = math.acos(
-            -measure.worst((peers.dot(update) if dots is None else dots)[None], np.array([square]))[0]
-        )
-        if len(peers) > 1:
-            said["bound"] = math.acos(-measure.bound())
-    if peers.median_norm > 0:
-        said["norm_ratio"] = math.sqrt(square) / peers.median_norm
+    dots = peers.dot(update) if dots is None else dots
+    said = whereabouts(peers.gram, peers.median_norm, dots[None], np.array([square]))
     if view.local == "epochs":
         said["scaled"] = 1.0
     return Crafted(update.expand(view.senders, -1), {**said, **notes}, masks)

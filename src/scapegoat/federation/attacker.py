@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
+from scapegoat.attacks.checked import craft_checked
 from scapegoat.federation.local import Epochs, LocalRule, draw_batch
 from scapegoat.gradients import GradientOracle, client_gradients
 from scapegoat.models import FlatModel
@@ -16,27 +17,28 @@ from scapegoat.randomness import derive, generator
 
 @dataclass(frozen=True)
 class OwnClients:
-    """What the attacker's own clients would honestly send: trained on the mask data, nothing else."""
+    """What the attacker's own clients would honestly send: trained on the mask data, nothing else.
+
+    Attacks get it as it is, so it holds one seed a client and round, from which nobody gets back to the run's seed: the
+    splits and the order of the targets follow from that one.
+    """
 
     model: FlatModel
     start: Tensor
     mask: Samples
     local: LocalRule
     batch_size: int
-    seed: int
-    round: int
-    clients: tuple[int, ...]
+    seeds: tuple[int, ...]
 
     def __call__(self) -> Tensor:
         """Honest updates [m, d], one a client."""
-        out = torch.empty(len(self.clients), self.model.d)
+        out = torch.empty(len(self.seeds), self.model.d)
         buffers = self.model.buffers()
-        for row, client in enumerate(self.clients):
+        for row, seed in enumerate(self.seeds):
             if isinstance(self.local, Epochs):
-                seed = derive(self.seed, "epochs", self.round, client)
                 self.local.train(self.model, self.start, self.mask.x, self.mask.y, self.batch_size, seed, out[row])
                 continue
-            rows = draw_batch(len(self.mask), self.batch_size, derive(self.seed, "batch", self.round, client))
+            rows = draw_batch(len(self.mask), self.batch_size, seed)
             x, y = self.mask.x[rows], self.mask.y[rows]
             if self.model.has_statistics:
                 self.model.gradient(self.start, x, y, out[row])
@@ -63,9 +65,12 @@ class Attacker:
     def craft(self, round_: int, clients: list[int], start: Tensor, benign: Tensor) -> Crafted:
         """What the attacker's picked clients send, given the benign updates of this round.
 
-        Full knowledge shows the attack the benign updates; partial knowledge its own clients' honest ones.
+        Full knowledge shows the attack the benign updates; partial knowledge its own clients' honest ones. The view
+        holds nothing that leads to the rule, the splits or the run's seed.
         """
-        own = OwnClients(self.model, start, self.mask, self.local, self.batch_size, self.seed, round_, tuple(clients))
+        purpose = "epochs" if isinstance(self.local, Epochs) else "batch"
+        seeds = tuple(derive(self.seed, purpose, round_, client) for client in clients)
+        own = OwnClients(self.model, start, self.mask, self.local, self.batch_size, seeds)
         if round_ < self.attack.start_round:
             return Crafted(own())
         view = AttackerView(
@@ -82,4 +87,4 @@ class Attacker:
             generator=generator(self.seed, "attack", round_),
             trim=self.trim if self.attack.name == "adaptive" else None,
         )
-        return self.attack.craft(view)
+        return craft_checked(self.attack, view)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from scapegoat.errors import InputError
 from scapegoat.models import FlatModel
 from scapegoat.optimizers import OptimizerOptions
 from scapegoat.randomness import derive
@@ -32,7 +34,10 @@ class Gradient(LocalRule):
 
 @registry.register("epochs")
 class Epochs(LocalRule):
-    """`global - local` after local epochs, as federated systems deploy it."""
+    """`global - local` after local epochs, as federated systems deploy it.
+
+    Where BatchNorm cannot normalise a last batch of one record, it sits the epoch out; another order draws another one.
+    """
 
     sends = "epochs"
     epochs: Annotated[int, Field(ge=1)] = 1
@@ -52,11 +57,30 @@ class Epochs(LocalRule):
             order = torch.randperm(len(y), generator=torch.Generator().manual_seed(derive(seed, "epoch", epoch)))
             for first in range(0, len(order), batch_size):
                 rows = order[first : first + batch_size]
-                _, loss = model.gradient(local, x[rows], y[rows], out=grad)
-                optimizer.advance(local, grad, state)
-                losses.append(loss)
+                loss = _loss(model, local, x[rows], y[rows], grad)
+                if loss is not None:
+                    optimizer.advance(local, grad, state)
+                    losses.append(loss)
         torch.sub(start, local, out=out)
-        return sum(losses) / len(losses)
+        if losses:
+            return sum(losses) / len(losses)
+        if batch_size == 1:
+            raise InputError("federation.batch_size: 1 is too few for a model with BatchNorm (allowed: 2 or more)")
+        # A client with a single record sends no change.
+        return float(F.cross_entropy(model.logits(start, x), y))
+
+
+def _loss(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, grad: Tensor) -> float | None:
+    """The loss of a batch, its gradient in `grad`; None for a single record that BatchNorm cannot normalise."""
+    if len(y) > 1 or not model.has_statistics:
+        return model.gradient(vector, x, y, out=grad)[1]
+    # Tried, not ruled out: BatchNorm over the pixels of one image works.
+    statistics = model.buffers()
+    try:
+        return model.gradient(vector, x, y, out=grad)[1]
+    except ValueError:
+        model.set_buffers(statistics)
+        return None
 
 
 def draw_batch(size: int, batch_size: int, seed: int) -> Tensor:

@@ -40,7 +40,9 @@ class Asynchronous(Schedule):
     """Each picked client starts from the global model of tau rounds ago, tau uniform in 0..tau_max.
 
     With `buffer: K` the server steps whenever K updates have arrived (the stalest come last; what is left over waits
-    for the next round). K = 1 is the paper's wording; rules that need several updates refuse it.
+    for the next round). K = 1 is the paper's wording; rules that need several updates refuse it. K may exceed what one
+    round brings: updates then gather over several rounds, as in FedBuff (Nguyen et al., 2022). It must not exceed what
+    all rounds bring, or the server would never step.
     """
 
     tau_max: Annotated[int, Field(ge=0)] = 5

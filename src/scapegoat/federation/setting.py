@@ -52,6 +52,27 @@ class FederationSetting(BaseModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _someone_picked(self) -> FederationSetting:
+        if self.picked == 0:
+            raise OptionError(
+                "fraction",
+                f"{self.fraction} of {self.clients} clients picks nobody; {1 / self.clients:g} picks one "
+                f"(allowed: up to 1)",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _server_steps(self) -> FederationSetting:
+        arriving = self.picked * self.rounds
+        if self.updates_per_step > arriving:
+            raise OptionError(
+                "schedule.buffer",
+                f"{self.updates_per_step} updates never arrive: {self.rounds} rounds of {self.picked} clients bring "
+                f"{arriving} (allowed: 1 to {arriving})",
+            )
+        return self
+
     @property
     def picked(self) -> int:
         """Clients picked a round: ceil(C n)."""

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation import Rule
+from scapegoat.aggregation import Pipeline, Rule, Stack, trim_count
 from scapegoat.aggregation.stack import collect
 from scapegoat.attacks import Attack, Samples
+from scapegoat.attacks.measures import whereabouts_in
 from scapegoat.data import Dataset
 from scapegoat.data.splits import Splits
 from scapegoat.federation.attacker import Attacker
@@ -23,6 +24,7 @@ from scapegoat.federation.server import Server
 from scapegoat.federation.setting import FederationSetting
 from scapegoat.membership import inference, metrics
 from scapegoat.models import FlatModel
+from scapegoat.models.seeding import seeded
 from scapegoat.randomness import derive, numpy_generator
 
 TRAIN_ACCURACY_RECORDS = 5000
@@ -107,6 +109,11 @@ class Simulation:
 
     def run_round(self) -> RoundRecord:
         """One round: choice, updates, aggregation, server step, scoring of the targets."""
+        # Dropout draws from the global streams: they start from the round's seed, so that a resumed run draws alike.
+        with seeded(derive(self.seed, "passes", self.round)):
+            return self._run_round()
+
+    def _run_round(self) -> RoundRecord:
         round_ = self.round
         self.whole = False
         picked = self.pick(round_)
@@ -127,9 +134,14 @@ class Simulation:
             updates[honest:] = crafted.updates
             record.attack_notes = {k: float(v) for k, v in crafted.notes.items()}
             record.masks = [int(i) for i in crafted.masks]
+        # The Gram matrix is computed once: for the record, and for the rules that rank by it.
+        stack = collect(updates)
+        if honest < len(picked) and not record.attack_notes and self.attacker.attack.knowledge == "full":
+            # Of honest training an attack has nothing to say; the record still shows where it lies.
+            record.attack_notes = whereabouts_in(stack.gram().numpy(), honest)
         if len(statistics):
             self.model.set_buffers(statistics)
-        self._aggregate(round_, picked, delays, updates, record)
+        self._aggregate(round_, picked, delays, stack, record)
         self._history.append(self.server.parameters)
         self._score_targets(record)
         if (round_ + 1) % self.evaluate_every == 0 or round_ + 1 == self.setting.rounds:
@@ -139,26 +151,22 @@ class Simulation:
         self.whole = True
         return record
 
-    def _aggregate(
-        self, round_: int, picked: list[int], delays: list[int], updates: Tensor, record: RoundRecord
-    ) -> None:
+    def _aggregate(self, round_: int, picked: list[int], delays: list[int], stack: Stack, record: RoundRecord) -> None:
         size = self.setting.updates_per_step
         if size == len(picked) and not self._waiting:
-            self._step(round_, picked, updates, record)
+            self._step(round_, picked, stack, record)
             return
         # The stalest arrive last; the order among equals is drawn anew each round.
         ties = numpy_generator(self.seed, "arrival", round_).random(len(picked))
         arrival = sorted(range(len(picked)), key=lambda row: (delays[row], ties[row]))
-        self._waiting += [(picked[row], updates[row].clone()) for row in arrival]
+        self._waiting += [(picked[row], stack.rows[row].clone()) for row in arrival]
         while len(self._waiting) >= size:
             batch, self._waiting = self._waiting[:size], self._waiting[size:]
             batch.sort(key=lambda item: item[0])
-            self._step(round_, [c for c, _ in batch], torch.stack([u for _, u in batch]), record)
+            self._step(round_, [c for c, _ in batch], collect(torch.stack([u for _, u in batch])), record)
 
-    def _step(self, round_: int, clients: list[int], updates: Tensor, record: RoundRecord) -> None:
+    def _step(self, round_: int, clients: list[int], stack: Stack, record: RoundRecord) -> None:
         counts = [self._sample_counts[c] for c in clients]
-        # The Gram matrix is computed once: for the record here, and for the rules that rank by it.
-        stack = collect(updates)
         gram = stack.gram()
         aggregate = self.server.step(stack, clients, counts, round_)
         fine = ~aggregate.rejected
@@ -237,10 +245,9 @@ def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _trim(rule: Rule, updates: int) -> int | None:
     """What the adaptive attack is told: how many updates the rule trims at each end, if it trims."""
-    trim = getattr(rule, "trim", None)
-    if trim is None:
-        return None
-    return int(trim) if trim >= 1 else int(trim * updates)
+    deciding = rule.stages[-1] if isinstance(rule, Pipeline) else rule
+    trim = getattr(deciding, "trim", None)
+    return None if trim is None else trim_count(trim, updates)
 
 
 def model_seed(seed: int) -> int:
