@@ -24,9 +24,9 @@ from scapegoat.errors import InputError, OptionError
 
 
 class Component(BaseModel):
-    """Options of one named thing. Frozen; unknown options are refused."""
+    """Options of one named thing. Frozen; unknown options are refused, and numbers that JSON cannot write."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
     name: ClassVar[str] = ""
 
@@ -93,7 +93,7 @@ class Registry(Generic[C]):
             raise OptionError("name", f"{name!r} is not a {self.kind}{hint} (one of: {', '.join(self.names())})")
         return self._classes[name]
 
-    def get(self, name: str, **options: Any) -> C:
+    def get(self, name: str, /, **options: Any) -> C:
         """A component by name and options."""
         expanded = self._expand(name) if self._expand is not None else None
         if expanded is not None:

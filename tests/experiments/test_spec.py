@@ -1,11 +1,15 @@
 import json
+import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scapegoat.aggregation import registry as rules
 from scapegoat.attacks.base import Attack
 from scapegoat.attacks.base import registry as attacks
+from scapegoat.cli._components import component
 from scapegoat.errors import InputError
 from scapegoat.experiments.spec import Spec, override_key, parse
 
@@ -31,6 +35,11 @@ from scapegoat.experiments.spec import Spec, override_key, parse
         ({"data": 3}, ["data", "3"]),
         ({"model": {"name": "mlp", "hidden": [0]}}, ["model.hidden", "0"]),
         ({"evaluation": {"every": 0}}, ["evaluation.every", "0"]),
+        ({"federation": {"fraction": 1e-11}}, ["federation.fraction", "1e-11", "picks nobody", "0.1"]),
+        (
+            {"federation": {"rounds": 3, "schedule": {"name": "async", "buffer": 100}}},
+            ["federation.schedule.buffer", "100", "1 to 24"],
+        ),
     ],
 )
 def test_a_wrong_key_or_value_is_named_with_what_is_allowed(spec, parts):
@@ -45,6 +54,108 @@ def test_a_wrong_key_or_value_is_named_with_what_is_allowed(spec, parts):
 def test_a_rule_that_needs_several_updates_refuses_a_buffer_of_one():
     with pytest.raises(InputError, match="trim"):
         parse({"defense": "atm", "federation": {"schedule": {"name": "async", "buffer": 1}}})
+
+
+def test_every_rule_that_needs_server_data_is_refused_where_there_is_none():
+    needy = []
+    for name in rules.names():
+        try:
+            rules.get(name)(torch.randn(12, 5))
+        except InputError as error:
+            if "of the server's own" in str(error):
+                needy.append(name)
+    assert needy == ["fang", "fltrust"]
+    for defense in [*needy, [{"name": "norm_clipping"}, {"name": needy[0]}]]:
+        with pytest.raises(InputError, match=r"data\.validation: 0 .*1 or more"):
+            parse({"defense": defense, "data": {"name": "hospital", "validation": 0}})
+        parse({"defense": defense, "data": {"name": "hospital", "validation": 1}})
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize(
+    ("key", "spec"),
+    [
+        ("federation.local.lr", lambda n: {"federation": {"local": {"name": "epochs", "lr": n}}}),
+        ("federation.partition.alpha", lambda n: {"federation": {"partition": {"name": "dirichlet", "alpha": n}}}),
+        ("attack.alpha_max", lambda n: {"attack": {"name": "fedpoisonmia", "alpha_max": n}}),
+        ("model.options.width", lambda n: {"model": {"name": "own:make", "options": {"width": n}}}),
+    ],
+)
+def test_a_number_that_json_cannot_write_is_refused_by_its_key(key, spec, number):
+    with pytest.raises(InputError, match=rf"{key}: {number} .*finite"):
+        parse(spec(number))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "federation.local={name: epochs, lr: inf}",
+        "federation.partition={name: dirichlet, alpha: inf}",
+        "attack.alpha_max=inf",
+    ],
+)
+def test_infinity_written_as_text_is_refused_too(override):
+    with pytest.raises(InputError, match=r"'inf' .*finite"):
+        parse({}, [override])
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ({1: 2}, "^1: .*known: seed"),
+        ({"federation": {1: 2}}, r"^federation\.1: .*known: clients"),
+        ({"data": {"name": "hospital", 1: 2}}, r"^data\.1: .*known: .*records"),
+        ({"federation": {"server": {True: 2}}}, r"^federation\.server\.True: .*known: optimizer"),
+    ],
+)
+def test_a_key_that_is_no_text_is_refused_with_its_place_and_the_known_ones(spec, says):
+    with pytest.raises(InputError, match=says):
+        parse(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("seed: 1\ndata: hospital\nseed: 2", "line 3: the key 'seed' is given twice"),
+        ("federation: {rounds: 2, 'rounds': 3}", "line 1: the key 'rounds' is given twice"),
+        ("seed: " + "[" * 3000 + "]" * 3000, "nested too deeply"),
+        ("seed: &own [*own]", "recursive"),
+        ("seed: 0x_", "'0x_' cannot be read as int"),
+        ("seed: !!bool 2", "'2' cannot be read as bool"),
+        ("seed: " + "9" * 5000, "cannot be read as int"),
+        ("seed: \0", "special characters"),
+    ],
+)
+def test_yaml_that_means_nothing_is_refused_in_a_file_and_on_the_command_line(tmp_path, text, says):
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says) as of_file:
+        parse(path)
+    assert str(of_file.value).startswith(f"{path}: ")
+    flow = "{" + text.replace("\n", ", ") + "}"
+    with pytest.raises(InputError, match=says.removeprefix("line 3: ")) as of_override:
+        parse({}, [f"data={flow}"])
+    assert str(of_override.value).startswith("--set ")
+    with pytest.raises(InputError, match=says.removeprefix("line 3: ")) as of_option:
+        component(flow)
+    for error in (of_file, of_override, of_option):
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("date", ["2024-13-45", "2024-01-31", "!!timestamp 2024-13-45"])
+def test_a_date_is_text_like_any_other(tmp_path, date):
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"data: {date}")
+    with pytest.raises(InputError, match=r"data\.name: '2024-.*hospital"):
+        parse(path)
+    with pytest.raises(InputError, match=r"seed: '2024-.*integer"):
+        parse({}, [f"seed={date}"])
+
+
+def test_a_merged_mapping_may_be_overridden(tmp_path):
+    path = tmp_path / "spec.yaml"
+    path.write_text("federation: {<<: {rounds: 3, clients: 5}, rounds: 4}")
+    assert (parse(path).federation.rounds, parse(path).federation.clients) == (4, 5)
 
 
 def test_the_hash_depends_on_every_value_and_not_on_how_it_was_written():

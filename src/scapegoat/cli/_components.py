@@ -7,13 +7,12 @@ from typing import Any
 
 def component(text: str) -> Any:
     """A name, or YAML such as `{name: atm, trim: 2}` or a list of stages."""
-    import yaml
-
     from scapegoat.errors import InputError
+    from scapegoat.experiments.spec import load_yaml
 
     if not text.lstrip().startswith(("{", "[")):
         return text
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise InputError(f"{text!r}: is not YAML; write a name, or {{name: atm, trim: 2}}") from None
+        return load_yaml(text)
+    except InputError as error:
+        raise InputError(f"{text!r}: {error}; write a name, or {{name: atm, trim: 2}}") from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,6 +47,9 @@ _DEFAULT_NAMES = {
     "federation.local": "gradient",
     "federation.schedule": "sync",
 }
+
+# Rules that judge updates by records of the server's own.
+_NEED_SERVER_DATA = ("fang", "fltrust")
 
 _written = PlainSerializer(lambda component: component.canonical())
 
@@ -99,6 +104,17 @@ class Spec(BaseModel):
             raise OptionError(f"defense.{error.path}" if error.path else "defense", error.message) from None
         return self
 
+    @model_validator(mode="after")
+    def _server_has_data(self) -> Spec:
+        stages = self.defense.stages if isinstance(self.defense, aggregation.Pipeline) else (self.defense,)
+        needy = next((stage.name for stage in stages if stage.name in _NEED_SERVER_DATA), None)
+        if needy is not None and self.data.validation == 0:
+            raise OptionError(
+                "data.validation",
+                f"0 leaves {needy} without the records of the server's own that it needs (allowed: 1 or more)",
+            )
+        return self
+
     def canonical(self) -> dict[str, Any]:
         """Every key with its value, as plain JSON values."""
         return self.model_dump(mode="json")
@@ -132,11 +148,20 @@ def parse(value: Spec | Mapping[str, Any] | str | Path | None, overrides: Iterab
     for override in overrides:
         plain = override_key(plain, override)
     try:
-        return Spec(**plain)
+        return Spec(**_as_json(plain))
     except ValidationError as error:
         raise first_problem(error) from None
-    except TypeError as error:
-        raise InputError(f"spec: {error}") from None
+
+
+def _as_json(value: Any, path: str = "") -> Any:
+    """The value as JSON can write it: numbers are finite, and keys text, to be refused by name if they are unknown."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(inner, f"{path}.{key}".lstrip(".")) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_json(inner, f"{path}.{place}") for place, inner in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OptionError(path, f"{value} is not allowed: a finite number is wanted")
+    return value
 
 
 def read_yaml(path: Path) -> Any:
@@ -148,11 +173,55 @@ def read_yaml(path: Path) -> Any:
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not text; a YAML spec is wanted") from None
     try:
-        return yaml.safe_load(text) or {}
+        content = load_yaml(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return {} if content is None else content
+
+
+def load_yaml(text: str) -> Any:
+    """The value of a YAML text; an InputError says what is wrong with it, and in which line."""
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError:
+        raise InputError("is nested too deeply") from None
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
+        raise InputError(f"is not YAML ({where}{error.problem})") from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        raise InputError(f"{path}{where}: is not YAML ({getattr(error, 'problem', None) or error})") from None
+        raise InputError(f"is not YAML ({getattr(error, 'reason', error)})") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """As yaml.safe_load reads, but a key given twice is refused, and a date stays text: no option is one."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if (key.tag, key.value) in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
+                    )
+                seen.add((key.tag, key.value))
+        return node
+
+    def construct_date(self, node: yaml.ScalarNode) -> Any:
+        return self.construct_scalar(node)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            # Deep, whatever was asked for: so a list that holds itself is refused.
+            return super().construct_object(node, deep=True)
+        except (ValueError, LookupError):
+            # `0x_` has the looks of a number, `!!bool 2` says that it is a truth value.
+            kind = node.tag.rpartition(":")[2]
+            problem = f"{reprlib.repr(node.value)} cannot be read as {kind}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date)
 
 
 def override_key(plain: dict[str, Any], override: str) -> dict[str, Any]:
@@ -162,16 +231,18 @@ def override_key(plain: dict[str, Any], override: str) -> dict[str, Any]:
     if not equals or not all(parts):
         raise InputError(f"--set {override!r}: write key=value, such as federation.rounds=100")
     try:
-        value = yaml.safe_load(text) if text.strip() else ""
-    except yaml.YAMLError:
-        raise InputError(f"--set {override!r}: the value is not YAML") from None
+        value = load_yaml(text) if text.strip() else ""
+    except InputError as error:
+        raise InputError(f"--set {override!r}: the value {error}") from None
     result = dict(plain)
     node = result
     for depth, part in enumerate(parts[:-1]):
         inner = node.get(part, _DEFAULT_NAMES.get(".".join(parts[: depth + 1])))
         if isinstance(inner, str):
             inner = {"name": inner}
-        node[part] = dict(inner) if isinstance(inner, Mapping) else {}
+        if inner is not None and not isinstance(inner, Mapping):
+            raise InputError(f"--set {override!r}: {'.'.join(parts[: depth + 1])} is {inner!r}, which has no keys")
+        node[part] = dict(inner or {})
         node = node[part]
     if parts[-1] == "name" and node.get("name") not in (None, value):
         node.clear()
