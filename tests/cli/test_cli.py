@@ -53,9 +53,14 @@ def test_a_run_for_people_names_what_leaked_and_where_it_is_kept(tmp_path):
         (["bench", "everything"], "everything"),
         (["bench", "sweep", "--threads", "2"], "only for aggregation, attack, round"),
         (["run", "--set", "data=npz:absent.npz"], "absent.npz"),
+        (["run", "--out", "a_file/runs"], "a_file is a file"),
+        (["audit", "--out", "a_file"], "a_file is a file"),
+        (["audit", "--jobs", "0"], "jobs: 0"),
+        (["run", "--set", "federation=5", "--set", "federation.rounds=2"], "federation is 5, which has no keys"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(tmp_path, arguments, says):
+    (tmp_path / "a_file").write_text("not a folder")
     done = scapegoat(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert says in done.stderr

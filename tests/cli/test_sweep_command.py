@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from scapegoat.cli import main
-from scapegoat.experiments import RunStore
+from scapegoat.experiments import RunStore, plans
+from scapegoat.experiments.sweeps import get
 from tests.experiments.tiny import SETTINGS, assert_same_numbers
 
 TINY = [part for setting in SETTINGS for part in ("--set", setting)]
@@ -81,6 +83,8 @@ def test_a_damaged_run_is_named_with_exit_code_1_and_recomputed_on_request(
         (["main-c08", "--seeds", "0"], "at least 1"),
         (["main-c08", "--set", "federation.round=2"], "did you mean 'rounds'"),
         (["main-c08", "--data", "texas1000"], "did you mean 'texas100'"),
+        (["main-c08", "--jobs", "0"], "--jobs: 0 is not allowed, at least 1"),
+        (["main-c08", "--jobs", "-3"], "--jobs: -3 is not allowed, at least 1"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(
@@ -92,13 +96,110 @@ def test_wrong_input_is_one_line_and_exit_code_2(
     assert "\n" not in said
 
 
-def test_a_data_set_that_is_not_there_fails_its_runs_in_a_line_each(
+@pytest.mark.parametrize("below", ["", "runs", "deeper/still"])
+def test_a_file_is_no_folder_for_runs(below: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for arguments in ([*SWEEP], ["sweep", "--status"]):
+        assert code(*arguments, "--out", str(file / below)) == 2
+        assert f"{file} is a file; a folder is wanted" in capsys.readouterr().err
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize("sweep", ["main-c08", "attack-cost"])
+def test_data_sets_that_are_not_there_are_named_once_before_anything_is_computed(
+    sweep: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SCAPEGOAT_DATA", raising=False)
+    arguments = ["sweep", sweep, "--only", "attack=passive", "--out", "out", "--jobs", "1"]
+    assert code(*arguments) == 2
+    *lines, last = capsys.readouterr().err.strip().splitlines()
+    assert [line.split()[3] for line in lines] == ["texas100", "cifar10", "stl10", "fer2013"]
+    assert "--data selects" in last
+    assert not Path("out").exists()
+
+    assert code(*arguments, "--data", "hospital", "--data", "texas100") == 2
+    line, last = capsys.readouterr().err.strip().splitlines()
+    assert "texas100 is not there" in line
+    assert "(there: hospital)" in last
+    assert not Path("out").exists()
+
+
+def test_finished_runs_need_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SCAPEGOAT_DATA", raising=False)
+    one = ["--only", "defense=atm", "--only", "attack=fedpoisonmia-random", "--only", "partition=iid"]
+    assert code(*SWEEP, *one, "--rounds", "1", "--jobs", "1", "--out", str(tmp_path / "computed")) == 0
+    computed, brought = RunStore(tmp_path / "computed"), RunStore(tmp_path / "brought")
+    # A run on data that is not on this machine, as another machine left it.
+    (name,) = plans.plan(get("mask-selection"), data=["texas100"]).runs(
+        {"defense": {"atm"}, "attack": {"fedpoisonmia-random"}, "partition": {"iid"}}
+    )
+    shutil.copytree(computed.path(computed.finished()[0]), brought.path(name))
+    summary = brought.summary(name) | {"spec_hash": name}
+    (brought.path(name) / "summary.json").write_text(json.dumps(summary))
+    arguments = ["sweep", "mask-selection", *one, "--data", "texas100", "--root", str(tmp_path)]
+    assert code(*arguments, "--out", str(brought.directory)) == 0
+    assert code(*arguments, "--out", str(tmp_path / "empty")) == 2
+
+
+def test_the_status_of_timings_counts_what_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["sweep", "attack-cost", "--data", "hospital", "--rounds", "1", *TINY, "--out", str(tmp_path)]
+    assert code(*command, "--status") == 0
+    assert "measured 0  left 5  of 5" in capsys.readouterr().out
+    assert code(*command, "--only", "attack=passive,adaptive") == 0
+    for part, counts in (
+        ([], "measured 2  left 3  of 5"),
+        (["--only", "attack=passive"], "measured 1  left 0  of 1"),
+    ):
+        capsys.readouterr()
+        assert code(*command, *part, "--status") == 0
+        assert counts in capsys.readouterr().out
+    assert code("sweep", "--status", "--out", str(tmp_path)) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("attack-cost: Seconds to craft an update")
+    assert "measured 2  left 3  of 5" in shown
+
+
+def test_the_status_of_a_sweep_without_a_finished_run_says_that_the_time_is_unknown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    only = ["--only", "attack=fedpoisonmia-random", "--only", "defense=atm", "--only", "partition=iid"]
-    arguments = ["sweep", "mask-selection", *only, "--out", str(tmp_path), "--root", str(tmp_path), "--jobs", "1"]
-    assert code(*arguments) == 1
-    assert "texas100 is not there" in capsys.readouterr().err
+    assert code(*SWEEP, "--out", str(tmp_path), "--status") == 0
+    assert "left 4  of 4; time to go unknown until a run is finished" in capsys.readouterr().out
+
+
+def test_a_run_of_an_older_version_is_damaged_for_the_sweep_its_status_and_the_result_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RunStore(tmp_path / "out")
+    command = [*SWEEP, "--out", str(store.directory), "--rounds", "1", "--jobs", "1"]
+    assert code(*command) == 0
+    old = store.finished()[0]
+    (store.path(old) / "summary.json").write_text(json.dumps({"spec_hash": old}))
+    capsys.readouterr()
+    assert code(*command, "--status") == 0
+    shown = capsys.readouterr().out
+    assert "done 3  running 0  failed 0  damaged 1" in shown
+    assert f"damaged  {old[:12]}  summary.json is of another version: attack, defense" in shown
+    assert code(*command) == 1
+    assert f"{old} is damaged" in capsys.readouterr().err
+    results = tmp_path / "results"
+    assert code("results", "collect", str(store.directory), "--out", str(results / "some.parquet")) == 0
+    assert code("results", "page", str(results), "--out", str(tmp_path / "page.md")) == 0
+    assert code(*command, "--recompute-damaged") == 0
+    assert store.damaged() == []
+
+
+def test_a_mistake_in_a_sweep_of_ones_own_is_one_line_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("grid: {seed: [1]}\nmetrics: [foo]\n")
+    assert code("sweep", str(path), "--out", str(tmp_path / "out")) == 2
+    said = capsys.readouterr().err.strip()
+    assert "metrics: 'foo' is not known (known: accuracy_best" in said
+    assert "\n" not in said
+    assert not (tmp_path / "out").exists()
 
 
 class _Sweep:

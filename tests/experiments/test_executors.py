@@ -173,6 +173,8 @@ def test_a_store_that_cannot_be_written_is_refused_before_anything_is_computed(t
         lambda folder: (folder / "summary.json").unlink(),
         lambda folder: (folder / "summary.json").write_text("{"),
         lambda folder: (folder / "summary.json").write_text('{"spec_hash": "of an older version"}'),
+        lambda folder: (folder / "summary.json").write_text(json.dumps({"spec_hash": folder.name})),
+        lambda folder: (folder / "spec.json").write_text("{}"),
         lambda folder: (folder / "rounds.parquet").write_bytes((folder / "rounds.parquet").read_bytes()[:-9]),
         lambda folder: [p.unlink() for p in folder.iterdir()],
     ],
@@ -189,6 +191,45 @@ def test_a_damaged_run_is_named_and_recomputed_on_request(tmp_path: Path, damage
     assert "--recompute-damaged" in outcome.failures[broken].reason
     assert execute(wanted, tmp_path, recompute_damaged=True).complete
     assert store.damaged() == []
+
+
+@pytest.mark.parametrize("lacking", ["seconds", "plain", "history/0"])
+def test_a_checkpoint_of_another_version_is_set_aside_and_the_run_starts_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lacking: str
+) -> None:
+    def stop(event: Event) -> None:
+        if event.kind == "round":
+            raise KeyboardInterrupt
+
+    calm, store = RunStore(tmp_path / "calm"), RunStore(tmp_path / "old")
+    assert execute([spec()], calm).complete
+    (name,) = calm.finished()
+    with pytest.raises(KeyboardInterrupt):
+        execute([spec()], store, on_event=stop, checkpoint_seconds=0.0)
+    saved = store.load_checkpoint(name)
+    assert saved is not None
+    store.save_checkpoint(name, {key: value for key, value in saved.items() if not key.startswith(lacking)})
+    assert execute([spec()], store).complete
+    (record,) = caplog.records
+    assert "the checkpoint is of another version" in record.getMessage()
+    assert_same_numbers(calm, store)
+
+
+def test_workers_start_in_a_folder_with_files_named_like_pythons_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "re.py").write_text("raise RuntimeError('not the real one')\n")
+    (tmp_path / "net_of_mine.py").write_text(
+        "from torch import nn\n\n\ndef make(input_shape, classes):\n    return nn.Linear(input_shape[0], classes)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    model = {"name": "import", "factory": "net_of_mine:make"}
+    try:
+        outcome = execute([spec(seed=seed) | {"model": model} for seed in range(2)], tmp_path / "out", jobs=2)
+    finally:
+        sys.modules.pop("net_of_mine", None)
+    assert outcome.complete, outcome.failures
 
 
 def test_what_killed_writers_left_is_swept_up(tmp_path: Path) -> None:

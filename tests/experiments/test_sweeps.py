@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from scapegoat.errors import InputError
+from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments import RunStore, plans
 from scapegoat.experiments.executors import execute, marks
 from scapegoat.experiments.plans import costs, own
 from scapegoat.experiments.plans.status import of_plan, status
-from scapegoat.experiments.plans.sweep import Table
+from scapegoat.experiments.plans.sweep import METRICS, Table
 from scapegoat.experiments.sweeps import get, registry
+from scapegoat.report.measures import BY_KEY
 from scapegoat.report.sweeps import sections
 from tests.experiments.tiny import SETTINGS, spec
 
@@ -86,6 +91,51 @@ def test_a_part_measured_later_leaves_the_rest_as_it_was(tmp_path: Path) -> None
     plans.write(plan, tmp_path, {1: {"median": 2.0, "low": None, "high": None, "calls": 1}})
     (content,) = plans.saved(tmp_path)
     assert [cell.get("seconds", {}).get("median") for cell in content["cells"][:3]] == [1.0, 2.0, None]
+
+
+def test_seconds_measured_later_are_kept_beside_those_of_other_cells(tmp_path: Path) -> None:
+    def measured(only: dict[str, set[str]], *extra: str) -> pa.Table:
+        table, _ = costs.measure(tiny_plan("attack-cost", extra=extra), only)
+        costs.save(table, tmp_path, "attack-cost")
+        return table
+
+    first = measured({})
+    again = measured({"attack": {"passive"}})
+    other = measured({}, "federation.clients=4", "federation.batch_size=8")
+    kept = costs.load(tmp_path, "attack-cost").to_pylist()
+    assert kept == [
+        *(row for row in first.to_pylist() if row["subject"] != "passive"),
+        *again.to_pylist(),
+        *other.to_pylist(),
+    ]
+    assert [p.name for p in (tmp_path / "costs").iterdir()] == ["attack-cost.parquet"]
+
+
+def test_seconds_that_cannot_be_written_leave_those_that_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = costs.measure(tiny_plan("attack-cost"), {"attack": {"passive"}})
+    path = costs.save(table, tmp_path, "attack-cost")
+    before = path.read_bytes()
+
+    def full(_: object, where: Path, **__: object) -> None:
+        Path(where).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with pytest.raises(StorageError, match="No space left"):
+        costs.save(table, tmp_path, "attack-cost")
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_damaged_file_of_seconds_is_refused_and_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "costs" / "attack-cost.parquet"
+    path.parent.mkdir()
+    path.write_bytes(b"half")
+    with pytest.raises(InputError, match=r"is damaged \(.*\); remove it and measure again"):
+        costs.save(costs.COLUMNS.empty_table(), tmp_path, "attack-cost")
+    assert path.read_bytes() == b"half"
 
 
 def test_the_median_has_an_interval_once_there_are_enough_calls() -> None:
@@ -233,9 +283,56 @@ class TestOwnSweep:
         (section,) = sections(tmp_path)
         assert [line.label for line in section.figures[0].panels[0].lines] == ["passive", "adaptive"]
 
+    def test_data_sets_with_options_are_an_axis_like_any_other(self, tmp_path: Path) -> None:
+        path = self.write(
+            tmp_path, "grid: {data: [hospital, {name: hospital, train: 900}], attack.name: [passive, adaptive]}\n"
+        )
+        plan = plans.plan(own.load(path))
+        assert [(c.at["data"], c.spec.data.train) for c in plan.cells if c.spec.attack.name == "passive"] == [
+            ("hospital", None),
+            ("hospital train=900", 900),
+        ]
+        assert len(plan.cells) == 4
+        plans.write(plan, tmp_path)
+        (section,) = sections(tmp_path)
+        assert section.tables[0].rows == (("hospital",), ("hospital train=900",))
+        assert section.tables[0].columns == (("passive",), ("adaptive",))
+
+    @pytest.mark.parametrize("key", ["data", "data.name"])
+    def test_data_sets_of_the_grid_and_of_the_command_line_exclude_each_other(self, key: str, tmp_path: Path) -> None:
+        path = self.write(tmp_path, f"grid: {{{key}: [hospital]}}\n")
+        with pytest.raises(InputError, match=f"--data texas100: mine has {key} in its grid; --only {key}="):
+            plans.plan(own.load(path), data=["texas100"])
+
+    def test_a_figure_for_each_data_set_of_the_grid(self, tmp_path: Path) -> None:
+        path = self.write(
+            tmp_path,
+            "grid: {data: [hospital, location30], attack.name: [passive, adaptive], seed: [1, 2]}\n"
+            "figure: {x: seed, line: attack.name, panel: data}\n"
+            "metrics: [auc]\n",
+        )
+        plans.write(plans.plan(own.load(path)), tmp_path)
+        (section,) = sections(tmp_path)
+        assert [[p.title for p in f.panels] for f in section.figures] == [["hospital"], ["location30"]]
+
+    def test_the_metrics_that_may_be_asked_for_are_those_that_a_report_draws(self) -> None:
+        assert set(METRICS) == set(BY_KEY)
+
+    def test_a_setting_that_would_swallow_another_is_refused(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, "base: {federation: 5}\ngrid: {federation.rounds: [1, 2]}\n")
+        with pytest.raises(InputError, match=r"mine \(federation.rounds=1\): federation: 5 cannot hold .*rounds"):
+            plans.plan(own.load(path))
+
     @pytest.mark.parametrize(
         ("text", "message"),
         [
+            ("grid: {seed: [1]}\nmetrics: [foo]", "metrics: 'foo' is not known"),
+            ("grid: {seed: [1]}\nmetrics: accuracy_best", "metrics: 'accuracy_best' is not a list"),
+            ("grid: {seed: [1]}\nmetrics: []", "metrics: .* is not a list"),
+            ("grid: {seed: [1]}\ncolumns: 5", "columns: 5 is not a list of keys"),
+            ("grid: {seed: [1], attack.name: [passive]}\nrows: [1, attack.name]", "rows: .* is not a list of keys"),
+            ("grid: {seed: [1]}\nbase: {5: 6}", "base: a mapping"),
+            ("grid: {seed: [1], data: [hospital]}\nfigure: {x: seed, line: data}", "make data the panel"),
             ("grid: {}", "grid is missing"),
             ("[1]", "a mapping"),
             ("grid: {seed: 3}", "grid.seed: a list"),

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from scapegoat.cli._folders import could_be_a_folder
+
 if TYPE_CHECKING:
     from scapegoat.experiments.executors import Event, Outcome
     from scapegoat.experiments.plans import AnySweep, Plan
+    from scapegoat.experiments.spec import Spec
     from scapegoat.experiments.store import RunStore
 
 
@@ -43,6 +46,9 @@ def sweep(
     from scapegoat.experiments import plans
     from scapegoat.experiments.store import RunStore
 
+    if jobs is not None and jobs < 1:
+        raise InputError(f"--jobs: {jobs} is not allowed, at least 1 is needed")
+    could_be_a_folder(out)
     store = RunStore(out)
     if name is None:
         if not status:
@@ -52,7 +58,10 @@ def sweep(
     planned = plans.plan(_find(name), data=data, rounds=rounds, seeds=seeds, overrides=set_, root=root, source=name)
     chosen = plans.parse_only(planned.sweep, only, planned.axes)
     if status:
-        _show(planned.sweep.title, _kinds(planned, chosen), store)
+        if isinstance(planned.sweep, plans.CostSweep):
+            _show_cost(plans.stored(planned, out), chosen)
+        else:
+            _show(planned.sweep.name, planned.sweep.title, _kinds(planned, chosen), store)
         return
     if isinstance(planned.sweep, plans.CostSweep):
         _measure(planned, chosen, store)
@@ -88,6 +97,7 @@ def _compute(
     from scapegoat.experiments import executors, plans
 
     runs = planned.runs(chosen)
+    _require_data(planned, [spec for name, spec in runs.items() if not store.has(name)])
     plans.write(planned, store.directory)
     try:
         with _progress(runs, _labels(planned)) as on_event:
@@ -105,6 +115,23 @@ def _compute(
         message = f"stopped with {done} of {len(runs)} runs finished; the same command goes on where this one was"
         print(f"scapegoat: {message}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def _require_data(planned: Plan, specs: Sequence[Spec]) -> None:
+    """Refuse to start where a data set is missing; a line for each."""
+    from scapegoat.errors import InputError
+    from scapegoat.experiments.plans.presence import absent
+
+    lacking = absent(specs, planned.root)
+    if not lacking:
+        return
+    for reason in lacking.values():
+        print(f"missing: {reason}", file=sys.stderr)
+    there = sorted({spec.data.name for spec in specs} - lacking.keys())
+    raise InputError(
+        f"{planned.sweep.name}: {', '.join(lacking)} not there, nothing was computed; --data selects others"
+        + (f" (there: {', '.join(there)})" if there else " (hospital needs no files)")
+    )
 
 
 def _complain(outcome: Outcome) -> None:
@@ -145,6 +172,10 @@ def _measure(planned: Plan, chosen: Mapping[str, set[str]], store: RunStore) -> 
     from scapegoat.experiments import plans
     from scapegoat.experiments.plans import costs
 
+    _require_data(planned, [cell.spec for cell in planned.chosen(chosen)])
+    # What could not be written or merged afterwards is refused before hours of measuring.
+    costs.load(store.directory, planned.sweep.name)
+    plans.write(planned, store.directory)
     quiet = not sys.stderr.isatty()
     table, figures = costs.measure(
         planned, chosen, None if quiet else lambda what: print(f"timing {what}", file=sys.stderr)
@@ -205,12 +236,11 @@ def _progress(runs: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Ca
 def _print_table(out: Path, planned: Plan) -> None:
     from rich.console import Console
 
-    from scapegoat.experiments.plans import saved
+    from scapegoat.experiments.plans import stored
     from scapegoat.experiments.store import RunStore
     from scapegoat.report.sweeps import in_store, section
 
-    content = next(c for c in saved(out) if c["sweep"] == planned.sweep.name and c["key"] == planned.key)
-    drawn = section(content, in_store(RunStore(out)))
+    drawn = section(stored(planned, out), in_store(RunStore(out)))
     console = Console(width=None if sys.stdout.isatty() else 200)
     for table in drawn.tables[:1]:
         for part in _text_tables(table, console.width):
@@ -278,20 +308,30 @@ def _show_all(store: RunStore) -> None:
     if not contents:
         raise InputError(f"--out {store.directory}: no sweep was started there")
     for content in contents:
-        if content["kind"] != "cost":
-            _show(content["title"], of_plan(content), store)
+        if content["kind"] == "cost":
+            _show_cost(content)
+        else:
+            _show(content["sweep"], content["title"], of_plan(content), store)
 
 
-def _show(title: str, kinds: Mapping[str, str], store: RunStore) -> None:
+def _show_cost(content: Mapping[str, Any], chosen: Mapping[str, set[str]] | None = None) -> None:
+    from scapegoat.experiments.plans.status import measured
+
+    done, total = measured(content, chosen)
+    print(f"{content['sweep']}: {content['title']}")
+    print(f"  measured {done}  left {total - done}  of {total}")
+
+
+def _show(name: str, title: str, kinds: Mapping[str, str], store: RunStore) -> None:
     from scapegoat.experiments.plans.status import status
 
     found = status(store, kinds)
     left = found.seconds_left
-    estimate = "unknown until a run is finished" if left is None else _duration(left)
-    print(title)
+    estimate = "time to go unknown until a run is finished" if left is None else f"about {_duration(left)} to go"
+    print(f"{name}: {title}")
     print(
         f"  done {len(found.done)}  running {len(found.running)}  failed {len(found.failed)}  "
-        f"damaged {len(found.damaged)}  left {len(found.left)}  of {found.total}; about {estimate} to go"
+        f"damaged {len(found.damaged)}  left {len(found.left)}  of {found.total}; {estimate}"
     )
     for run, (done, rounds) in found.running.items():
         print(f"  running  {run[:12]}  round {done} of {rounds}")

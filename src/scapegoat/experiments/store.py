@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,29 @@ from torch import Tensor
 
 from scapegoat.errors import InputError, StorageError
 
+log = logging.getLogger("scapegoat.experiments")
+
 FILES = ("spec.json", "rounds.parquet", "targets.parquet", "summary.json")
+
+# What status, tables and reports read without asking; a run without one of them is an older version's.
+SPEC_KEYS = ("data.name", "attack.name", "defense")
+SUMMARY_KEYS = (
+    "attack",
+    "defense",
+    "data",
+    "rounds",
+    "seconds",
+    "test_accuracy",
+    "train_accuracy",
+    "membership.best_round",
+    "membership.accuracy_best",
+    "membership.accuracy_final",
+    "membership.auc",
+    "membership.tpr_at_fpr_01",
+    "aggregation.malicious_rounds",
+    "aggregation.malicious_kept_rate",
+    "aggregation.scapegoat_rate",
+)
 
 ROUNDS = pa.schema(
     [
@@ -96,9 +120,15 @@ class RunStore:
         if missing:
             return f"{', '.join(missing)} missing"
         try:
-            if self.summary(name).get("spec_hash") != name:
+            summary = self.summary(name)
+            if summary.get("spec_hash") != name:
                 return "summary.json belongs to another run"
-            self.spec(name)
+            for file, content, keys in (
+                ("spec.json", self.spec(name), SPEC_KEYS),
+                ("summary.json", summary, SUMMARY_KEYS),
+            ):
+                if lacking := _lacking(content, keys):
+                    return f"{file} is of another version: {', '.join(lacking)} missing"
             for table in ("rounds.parquet", "targets.parquet"):
                 pq.read_metadata(self.path(name) / table)
         except (InputError, OSError, pa.ArrowException) as error:
@@ -179,6 +209,7 @@ class RunStore:
             with safe_open(path, framework="pt") as file:
                 return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, ValueError):
+            log.warning("%s: cannot be read; the run starts anew", path)
             return None
 
     def _json(self, name: str, file: str) -> dict[str, Any]:
@@ -192,6 +223,20 @@ class RunStore:
         if not isinstance(value, dict):
             raise InputError(f"{path}: is damaged (not a JSON object); remove the folder to compute the run anew")
         return value
+
+
+def _lacking(content: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+    """Key paths that are not in nested mappings."""
+
+    def there(path: str) -> bool:
+        node: Any = content
+        for part in path.split("."):
+            if not isinstance(node, Mapping) or part not in node:
+                return False
+            node = node[part]
+        return True
+
+    return [path for path in keys if not there(path)]
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

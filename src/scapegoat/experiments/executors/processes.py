@@ -103,7 +103,8 @@ class ProcessPool:
         complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
         environment = os.environ | dict.fromkeys(ONE_THREAD, "1")
         process = subprocess.Popen(
-            [sys.executable, "-m", "scapegoat.experiments.executors.worker"],
+            # -P: a file `re.py` in the current folder is not Python's. The driver's search path comes with the setup.
+            [sys.executable, "-P", "-m", "scapegoat.experiments.executors.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,

@@ -1,6 +1,6 @@
 """A worker process: reads runs from its input, one JSON line each, and answers with JSON lines.
 
-    python -m scapegoat.experiments.executors.worker
+    python -P -m scapegoat.experiments.executors.worker
 
 The driver's end of the input is the worker's lifeline: when it closes, because the driver is done, was interrupted or
 was killed, the worker saves the run that it is at after the present round and leaves. Nothing is pickled.

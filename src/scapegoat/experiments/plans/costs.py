@@ -6,9 +6,12 @@ use too. Seconds are no part of any run: they are kept beside the runs, in `cost
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import statistics
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +22,7 @@ import pyarrow.parquet as pq
 import torch
 
 from scapegoat.aggregation import stack
-from scapegoat.errors import StorageError
+from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments.plans.plan import Cell, Plan
 from scapegoat.experiments.run import prepare
 from scapegoat.experiments.summary import versions
@@ -37,6 +40,7 @@ COLUMNS = pa.schema(
         ("seconds", pa.float64()),
         ("date", pa.string()),
         ("torch", pa.string()),
+        ("spec", pa.string()),
     ]
 )
 
@@ -70,14 +74,38 @@ def measure(
 
 
 def save(table: pa.Table, directory: Path, name: str) -> Path:
-    """Keep the seconds of every call."""
-    path = directory / "costs" / f"{name}.parquet"
+    """Keep the seconds of every call, beside those of other cells; a cell that is measured anew replaces its own."""
+    path = _path(directory, name)
+    anew = set(table["spec"].to_pylist())
+    before = [row for row in load(directory, name).to_pylist() if row["spec"] not in anew]
+    merged = pa.concat_tables([pa.Table.from_pylist(before, schema=COLUMNS), table])
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path, compression="zstd")
+        pq.write_table(merged, draft, compression="zstd")
+        os.replace(draft, path)
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror or error})") from None
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
     return path
+
+
+def load(directory: Path, name: str) -> pa.Table:
+    """What was kept of a sweep, one row a call; rows of an older version have no `spec`."""
+    path = _path(directory, name)
+    if not path.exists():
+        return COLUMNS.empty_table()
+    try:
+        return pa.Table.from_pylist(pq.read_table(path).to_pylist(), schema=COLUMNS)
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: is damaged ({reason}); remove it and measure again") from None
+
+
+def _path(directory: Path, name: str) -> Path:
+    return directory / "costs" / f"{name}.parquet"
 
 
 def median_interval(seconds: list[float]) -> dict[str, Any]:
@@ -167,4 +195,5 @@ def _row(plan: Plan, cell: Cell, subject: str, parameters: int, round_: int, sec
         "seconds": seconds,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "torch": versions()["torch"],
+        "spec": spec.hash,
     }

@@ -8,7 +8,8 @@
       defense: [fedavg, {name: atm, trim: 2}]
 
 Rows and columns may be named (`rows: [attack.name]`, `columns: [...]`), or a figure asked for
-(`figure: {x: federation.server.lr, line: attack.name, panel: defense}`); else the last list goes across.
+(`figure: {x: federation.server.lr, line: attack.name, panel: defense}`); else the last list goes across. A list under
+`data` takes the place of `--data`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.errors import InputError
-from scapegoat.experiments.plans.sweep import FIGURE_METRICS, TABLE_METRICS, Axis, Figure, Point, Sweep, Table
+from scapegoat.experiments.plans.sweep import FIGURE_METRICS, METRICS, TABLE_METRICS, Axis, Figure, Point, Sweep, Table
 from scapegoat.experiments.spec import read_yaml
 
 _KEYS = ("title", "about", "base", "grid", "rows", "columns", "figure", "metrics")
@@ -37,13 +38,13 @@ def load(path: Path) -> Sweep:
     if not isinstance(grid, dict) or not grid:
         raise InputError(f"{path}: grid is missing: key paths and lists, such as attack.name: [passive, adaptive]")
     base = content.get("base") or {}
-    if not isinstance(base, dict):
+    if not isinstance(base, dict) or not all(isinstance(key, str) for key in base):
         raise InputError(f"{path}: base: a mapping such as {{federation: {{rounds: 100}}}} is wanted")
     axes = tuple(_axis(path, str(key), values) for key, values in grid.items())
     layout = _layout(path, content, [axis.name for axis in axes])
     if isinstance(layout, Figure) and any(p.x is None for axis in axes if axis.name == layout.x for p in axis.points):
         raise InputError(f"{path}: figure: x: the values of {layout.x} must be numbers")
-    metrics = tuple(content.get("metrics") or (FIGURE_METRICS if isinstance(layout, Figure) else TABLE_METRICS))
+    metrics = _metrics(path, content.get("metrics"), FIGURE_METRICS if isinstance(layout, Figure) else TABLE_METRICS)
     title = str(content.get("title") or path.stem)
     return Sweep(path.stem, title, str(content.get("about") or ""), axes, layout, data=(), base=base, metrics=metrics)
 
@@ -77,15 +78,34 @@ def _layout(path: Path, content: Mapping[str, Any], names: list[str]) -> Table |
     figure = content.get("figure")
     if figure is not None:
         return _figure(path, figure, names)
-    rows: Any = content.get("rows")
-    columns: Any = content.get("columns")
+    rows, columns = (_keys(path, side, content.get(side), names) for side in ("rows", "columns"))
     if rows is None and columns is None:
         rows, columns = (names[:-1], names[-1:]) if len(names) > 1 else (names, [])
-    rows = [n for n in names if n not in columns] if rows is None else rows
+    rows = [n for n in names if n not in (columns or [])] if rows is None else rows
     columns = [n for n in names if n not in rows] if columns is None else columns
-    if not isinstance(rows, list) or not isinstance(columns, list) or sorted([*rows, *columns]) != sorted(names):
+    if sorted([*rows, *columns]) != sorted(names):
         raise InputError(f"{path}: rows and columns together must name each key of the grid once: {', '.join(names)}")
-    return Table(("data", *rows), tuple(columns))
+    # The data sets of the command line, unless the grid has them.
+    return Table(tuple(rows) if "data" in names else ("data", *rows), tuple(columns))
+
+
+def _keys(path: Path, side: str, value: Any, names: list[str]) -> list[str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InputError(f"{path}: {side}: {value!r} is not a list of keys of the grid ({', '.join(names)})")
+    return value
+
+
+def _metrics(path: Path, value: Any, default: tuple[str, ...]) -> tuple[str, ...]:
+    if value is None:
+        return default
+    if not isinstance(value, list) or not value:
+        raise InputError(f"{path}: metrics: {value!r} is not a list such as [{', '.join(default)}]")
+    unknown = next((metric for metric in value if metric not in METRICS), None)
+    if unknown is not None:
+        raise InputError(f"{path}: metrics: {unknown!r} is not known (known: {', '.join(METRICS)})")
+    return tuple(value)
 
 
 def _figure(path: Path, figure: Any, names: list[str]) -> Figure:
@@ -95,4 +115,6 @@ def _figure(path: Path, figure: Any, names: list[str]) -> Figure:
             f"{path}: figure: x, line and (with a third key) panel must name each key of the grid once: "
             + ", ".join(names)
         )
+    if figure["line"] == "data":
+        raise InputError(f"{path}: figure: line: every data set has a figure of its own; make data the panel")
     return Figure(figure.get("panel", "data"), figure["line"], figure["x"], str(figure["x"]))

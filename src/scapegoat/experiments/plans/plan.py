@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """All cells of a sweep as the user asked for it. `axes` begins with the data sets."""
+    """All cells of a sweep as the user asked for it. One of the axes, mostly the first, are the data sets: `data`."""
 
     sweep: AnySweep
     axes: tuple[Axis, ...]
@@ -100,7 +100,7 @@ def plan(
     if seeds < 1:
         raise InputError(f"--seeds: {seeds} is not allowed, at least 1 is needed")
     chosen = tuple(data) or sweep.data
-    axes = (_data_axis(sweep, chosen, root), *_own_axes(sweep))
+    axes = _axes(sweep, data, root)
     cells = tuple(_cells(sweep, axes, rounds, overrides, root))
     _distinct(sweep, cells, overrides)
     arguments = [source or sweep.name]
@@ -110,11 +110,15 @@ def plan(
     return Plan(sweep, axes, cells, seeds, root, _note(sweep, chosen, root), tuple(arguments))
 
 
-def _own_axes(sweep: AnySweep) -> tuple[Axis, ...]:
-    return (sweep.subjects, sweep.sizes) if isinstance(sweep, CostSweep) else sweep.axes
+def _axes(sweep: AnySweep, data: Sequence[str], root: str | Path | None) -> tuple[Axis, ...]:
+    own = (sweep.subjects, sweep.sizes) if isinstance(sweep, CostSweep) else sweep.axes
+    varied = next((axis.name for axis in own if axis.name in ("data", "data.name")), None)
+    if varied is not None and data:
+        raise InputError(f"--data {data[0]}: {sweep.name} has {varied} in its grid; --only {varied}=... chooses there")
+    return own if varied == "data" else (_data_axis(tuple(data) or sweep.data, root), *own)
 
 
-def _data_axis(sweep: AnySweep, chosen: Sequence[str], root: str | Path | None) -> Axis:
+def _data_axis(chosen: Sequence[str], root: str | Path | None) -> Axis:
     # A user's sweep may say itself what the data set is.
     if not chosen:
         return Axis("data", "Data set", (Point("", "", {}),))
@@ -131,18 +135,16 @@ def _cells(
     for points in itertools.product(*(axis.points for axis in axes)):
         at = {axis.name: point.key for axis, point in zip(axes, points, strict=True)}
         plain: dict[str, Any] = {}
-        for path, value in sweep.base.items():
-            put(plain, path, value)
-        for point in points:
-            for path, value in point.settings.items():
-                put(plain, path, value)
-        if rounds is not None:
-            put(plain, "federation.rounds", rounds)
-        for override in overrides:
-            plain = override_key(plain, override)
-        if isinstance(sweep, Sweep) and sweep.fit_rules:
-            plain = fitted(plain)
         try:
+            for settings in (sweep.base, *(point.settings for point in points)):
+                for path, value in settings.items():
+                    put(plain, path, value)
+            if rounds is not None:
+                put(plain, "federation.rounds", rounds)
+            for override in overrides:
+                plain = override_key(plain, override)
+            if isinstance(sweep, Sweep) and sweep.fit_rules:
+                plain = fitted(plain)
             spec = parse(plain)
         except InputError as error:
             where = ", ".join(f"{k}={v}" for k, v in at.items() if v)
@@ -190,7 +192,7 @@ def write(plan_: Plan, directory: str | Path, figures: Mapping[int, Any] | None 
 
     A plan that is there already keeps the larger number of seeds. `figures` are measured seconds, by number of cell.
     """
-    path = Path(directory) / "sweeps" / f"{plan_.sweep.name}-{plan_.key}.json"
+    path = _path(plan_, directory)
     before = read(path) if path.is_file() else {}
     whole = replace(plan_, seeds=max(plan_.seeds, int(before.get("seeds", 0))))
     content = describe(whole) | {"written": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -207,6 +209,16 @@ def write(plan_: Plan, directory: str | Path, figures: Mapping[int, Any] | None 
     except OSError as error:
         raise StorageError(f"{path}: cannot be written ({error.strerror or error})") from None
     return path
+
+
+def stored(plan_: Plan, directory: str | Path) -> dict[str, Any]:
+    """The plan as `write` left it, or would leave it where nobody started the sweep yet."""
+    path = _path(plan_, directory)
+    return read(path) if path.is_file() else describe(plan_)
+
+
+def _path(plan_: Plan, directory: str | Path) -> Path:
+    return Path(directory) / "sweeps" / f"{plan_.sweep.name}-{plan_.key}.json"
 
 
 def describe(plan_: Plan) -> dict[str, Any]:

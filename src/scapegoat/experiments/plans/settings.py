@@ -11,17 +11,23 @@ from typing import Any
 from scapegoat import aggregation
 from scapegoat import data as data_sets
 from scapegoat.data.published import PublishedData
+from scapegoat.errors import InputError
 
 
 def put(plain: dict[str, Any], path: str, value: Any) -> None:
-    """Set `a.b.c` in nested mappings. A new `name` drops the options of the component that was there."""
+    """Set `a.b.c` in nested mappings. A new `name` drops the options of the component that was there.
+
+    InputError where something else than a mapping is in the way.
+    """
     *outer, last = path.split(".")
     node = plain
-    for part in outer:
+    for depth, part in enumerate(outer, 1):
         inner = node.get(part)
         if isinstance(inner, str):
             inner = {"name": inner}
-        node[part] = dict(inner) if isinstance(inner, Mapping) else {}
+        if not isinstance(inner, Mapping | None):
+            raise InputError(f"{'.'.join(outer[:depth])}: {inner!r} cannot hold {path}; a mapping is wanted")
+        node[part] = dict(inner or {})
         node = node[part]
     if last == "name" and node.get("name") not in (None, value):
         node.clear()

@@ -69,6 +69,12 @@ def of_plan(content: Mapping[str, Any]) -> dict[str, str]:
     return {name: cell["at"].get("attack", "") for cell in content["cells"] for name in cell["runs"]}
 
 
+def measured(content: Mapping[str, Any], only: Mapping[str, set[str]] | None = None) -> tuple[int, int]:
+    """How many cells of a cost sweep's plan are timed, and how many there are; `only` as on the command line."""
+    chosen = [c for c in content["cells"] if all(c["at"][axis] in keys for axis, keys in (only or {}).items())]
+    return sum("seconds" in cell for cell in chosen), len(chosen)
+
+
 def _seconds(store: RunStore, done: Mapping[str, str]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for name, kind in done.items():

@@ -47,6 +47,15 @@ class Figure:
 # What a run's summary calls it. Accuracy, precision and recall are of the best round, as in the paper.
 TABLE_METRICS = ("accuracy_best", "accuracy_final", "precision", "recall", "test_accuracy")
 FIGURE_METRICS = ("accuracy_best", "test_accuracy")
+METRICS = (
+    *TABLE_METRICS,
+    "auc",
+    "auc_mean",
+    "tpr_at_fpr_01",
+    "tpr_at_fpr_001",
+    "advantage",
+    "train_accuracy",
+)
 
 
 @dataclass(frozen=True)
