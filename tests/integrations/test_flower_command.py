@@ -10,6 +10,7 @@ pytest.importorskip("flwr")
 
 from scapegoat.cli import main
 from scapegoat.cli.flower import _specs
+from scapegoat.integrations.flower.hostile import check_company, live_attack
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "flower")
 APP = ["--app", EXAMPLE, "--material", "hospital_federation.audit:material"]
@@ -35,6 +36,29 @@ APP = ["--app", EXAMPLE, "--material", "hospital_federation.audit:material"]
         (["--set", "federation.schedule.name=async"], "sync is wanted"),
         (["/nowhere/spec.yaml"], "cannot be read"),
         (["--report", "/nowhere/report.html"], "--report"),
+        (
+            ["--nodes", "3"],
+            "--nodes: needs --app, the folder of a Flower app; in a spec it is --set federation.clients",
+        ),
+        (["--nodes", "10"], "--nodes: needs --app"),
+        (["--hostile", "1"], "--hostile: needs --app"),
+        (["--seed", "7"], "--seed: needs --app, the folder of a Flower app; in a spec it is --set seed="),
+        (["--stand-ins", "2"], "--stand-ins: needs --app"),
+        (["--i-own-this-federation"], "--i-own-this-federation: needs --app"),
+        (["--insecure"], "--insecure: needs --app"),
+        (["--root-certificates", "ca.pem"], "--root-certificates: needs --app"),
+        (["--run-config", "a=1"], "--run-config: needs --app"),
+        ([*APP, "--insecure"], "--insecure: needs --superlink"),
+        ([*APP, "--i-own-this-federation"], "--i-own-this-federation: needs --superlink"),
+        ([*APP, "--root-certificates", "ca.pem"], "--root-certificates: needs --superlink"),
+        ([*APP, "--superlink", "127.0.0.1:9", "--insecure", "--root-certificates", "ca.pem"], "give one of them"),
+        ([*APP, "--round-timeout", "9"], "--round-timeout: belongs to a spec"),
+        ([*APP, "--root", "data"], "--root: belongs to a spec"),
+        ([*APP, "--set", "seed=1"], "--set: belongs to a spec"),
+        (["spec.yaml", *APP], "SPEC: belongs to a spec"),
+        (["--attack", "gradient_ascent", "--attack", "fedpoisonmia"], "--set federation.malicious=2 or more"),
+        (["--attack", "agrevader"], "agrevader: hides among the updates"),
+        ([*APP, "--attack", "fedpoisonmia", "--stand-ins", "0"], "--stand-ins 1 or more"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_two(arguments, complaint, capsys, tmp_path):
@@ -45,6 +69,11 @@ def test_wrong_input_is_one_line_and_exit_code_two(arguments, complaint, capsys,
     assert complaint in said
     assert said.count("\n") == 1
     assert not list(tmp_path.glob("live/*/logs"))
+
+
+def test_an_attack_with_company_is_not_refused():
+    for attack, known in (("fedpoisonmia", 2), ("passive", 1), ("gradient_ascent", 1)):
+        check_company(live_attack(attack), known, "")
 
 
 def test_every_attack_meets_every_defense_with_partial_knowledge(tmp_path):

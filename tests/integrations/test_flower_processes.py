@@ -28,7 +28,7 @@ from scapegoat.errors import InputError, RunError
 from scapegoat.experiments import RunStore
 from scapegoat.integrations.flower.audit import Where, audit_app, audit_spec, is_loopback
 from scapegoat.integrations.flower.processes import LiveFederation, free_port
-from scapegoat.integrations.flower.wrapper import read_app, run_config, wrap_app
+from scapegoat.integrations.flower.wrapper import read_app, run_config, shipped_files, wrap_app
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent.parent / "examples" / "flower"
@@ -52,7 +52,9 @@ def test_training_goes_on_whatever_single_nodes_do_and_the_log_names_them(tmp_pa
     nodes = [
         {"partition-id": i, "behaviour": behaviour, "folder": str(tmp_path)} for i, behaviour in enumerate(BEHAVIOURS)
     ]
-    app = wrap_app(HERE / "faulty-app", tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", {"result": str(result)})
+    faulty, told = HERE / "faulty-app", {"result": str(result)}
+    files = shipped_files(faulty, tmp_path)
+    app = wrap_app(faulty, files, tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", told)
     with LiveFederation(tmp_path / "live", nodes) as federation:
         names = dict(zip(federation.node_ids, BEHAVIOURS, strict=True))
         victim = next(c for c in federation.children if c.name == f"node-{BEHAVIOURS.index('killed')}")
@@ -130,6 +132,7 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
         "failed_replies": 0,
         "silent_replies": 0,
         "set_aside_replies": 0,
+        "unbounded_rounds": 0,
     }
     rows = run.rounds.to_pylist()
     for row in rows:
@@ -138,7 +141,8 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
         assert sum(row["kept"]) == 2
         assert dict(row["attack_notes"])["norm_ratio"] == pytest.approx(1.0, abs=0.5)
     assert 0 <= run.summary["test_accuracy"] <= 1
-    assert run.summary["defense"] == "AngularTrimmedMean"
+    assert run.summary["defense"] == "atm"
+    assert run.spec["federation"]["hostile"] == 3
 
 
 def test_a_federation_that_runs_already_is_joined_with_one_hostile_node(tmp_path):
@@ -159,6 +163,7 @@ def test_a_federation_that_runs_already_is_joined_with_one_hostile_node(tmp_path
     assert sum(row["malicious"]) == 1
     assert len(row["clients"]) == 4
     assert dict(row["defense_notes"]) == {"kept_unknown": 1.0}
+    assert run.summary["aggregation"]["malicious_kept_rate"] is None
     assert run.spec["live"]["superlink"] == "named by the user"
 
 
@@ -287,5 +292,6 @@ def test_run_configuration_is_read_as_toml_and_unknown_keys_are_refused(tmp_path
     assert run_config(["a=1", "b.c=true", "d=hello", 'e="x y"']) == {"a": 1, "b.c": True, "d": "hello", "e": "x y"}
     with pytest.raises(InputError, match="key=value"):
         run_config(["oops"])
+    files = {path.name: path.read_bytes() for path in EXAMPLE.glob("*.toml")}
     with pytest.raises(InputError, match="no such key"):
-        wrap_app(EXAMPLE, tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", {"no-such": 1})
+        wrap_app(EXAMPLE, files, tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", {"no-such": 1})

@@ -17,6 +17,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from scapegoat import report as reports
 from scapegoat.attacks import Samples
+from scapegoat.cli.flower import _print
 from scapegoat.errors import RunError
 from scapegoat.experiments import RunStore
 from scapegoat.integrations.flower import AngularTrimmedMean
@@ -135,6 +136,8 @@ def test_observations_and_rounds_become_a_run_that_the_report_reads(tmp_path):
     assert run.summary["membership"]["best_round"] == 0
     assert run.summary["live"]["observed_rounds"] == 2
     assert run.summary["aggregation"]["malicious_rounds"] == 3
+    assert run.summary["aggregation"]["malicious_kept_rate"] == 0.0  # of the two rounds that tell
+    assert run.summary["aggregation"]["rejected"] == 3
     assert run.targets["client"].to_pylist() == [0, 1, 0, 1, None, None, None, None]
     store = RunStore(tmp_path / "out")
     store.write(run.summary["spec_hash"], run.spec, run.rounds, run.targets, run.summary)
@@ -157,3 +160,33 @@ def test_the_attackers_own_view_is_enough(tmp_path):
     run = assembled(tmp_path)
     assert run.summary["rounds"] == 2
     assert run.summary["aggregation"]["malicious_rounds"] == 0
+    assert run.summary["aggregation"]["malicious_kept_rate"] is None
+    assert run.summary["aggregation"]["scapegoat_rate"] is None
+
+
+def test_whom_another_strategy_kept_is_unknown_in_summary_terminal_and_report(tmp_path, capsys):
+    observed(tmp_path, 2)
+    for number in (1, 2):
+        append_line(tmp_path / "rounds.jsonl", server_line(number, kept=None))
+    run = assembled(tmp_path)
+    rates = {
+        name: run.summary["aggregation"][f"{name}_rate"] for name in ("malicious_kept", "honest_kept", "scapegoat")
+    }
+    assert rates == {"malicious_kept": None, "honest_kept": None, "scapegoat": None}
+    assert run.summary["aggregation"]["malicious_rounds"] == 2
+    _print([run.summary], tmp_path, None)
+    assert capsys.readouterr().out.count("unknown") == 2
+    RunStore(tmp_path / "out").write(run.summary["spec_hash"], run.spec, run.rounds, run.targets, run.summary)
+    assert RunStore(tmp_path / "out").problem(run.summary["spec_hash"]) is None
+    page = reports.build(tmp_path / "out")
+    assert "malicious_kept_rate" not in page.studies[0].matrix.cells["passive", "atm"].runs[0].aggregation
+    assert '"malicious_kept_rate":' not in reports.to_html(page)
+
+
+def test_rounds_without_company_to_hide_among_are_counted_and_told(tmp_path, capsys):
+    observed(tmp_path, 1, "train", notes={"unbounded": 1.0})
+    observed(tmp_path, 2, "train", notes={"alpha": 1.0})
+    run = assembled(tmp_path)
+    assert run.summary["live"]["unbounded_rounds"] == 1
+    _print([run.summary], tmp_path, None)
+    assert "no poison was sent in 1 of 2 rounds" in capsys.readouterr().out

@@ -18,7 +18,7 @@ from scapegoat.errors import InputError
 from scapegoat.integrations import flower
 from scapegoat.integrations.flower import RobustAggregation
 from scapegoat.integrations.flower.rounds import stack
-from scapegoat.integrations.flower.rules import strategies, strategy_name
+from scapegoat.integrations.flower.rules import rule_name, strategies, strategy_name
 from tests.integrations.flower_fakes import FakeGrid, answering, failure, instruction, record, reply
 
 SHAPES = {"layer.weight": (4, 3), "layer.bias": (4,)}
@@ -221,7 +221,7 @@ def test_buffers_are_merged_over_the_kept_and_never_enter_the_rule():
     new, metrics = strategy.aggregate_train(1, [reply(node, a) for node, a in sent.items()])
     kept = [list(sent).index(node) for node in metrics["kept-nodes"]]
     got = values(new)
-    np.testing.assert_allclose(got["norm.running_mean"], np.mean(kept), rtol=1e-6)
+    np.testing.assert_allclose(got["norm.running_mean"], np.median(kept), rtol=1e-6)
     assert got["norm.num_batches_tracked"] == np.rint(np.mean(kept) + 7)
     assert got["norm.num_batches_tracked"].dtype == np.int64
     assert got["norm.num_batches_tracked"].shape == ()
@@ -230,6 +230,83 @@ def test_buffers_are_merged_over_the_kept_and_never_enter_the_rule():
     spoiled = {**sent[NODES[0]], "norm.running_mean": np.full(3, np.nan, np.float32)}
     _, metrics = strategy.aggregate_train(2, [reply(n, spoiled if n == NODES[0] else a) for n, a in sent.items()])
     assert metrics["set-aside-nodes"] == [NODES[0]]
+
+
+def with_statistics(variance: float, mean: float = 0.0, seen: int = 7) -> dict[str, np.ndarray]:
+    return {
+        "norm.running_mean": np.full(3, mean, np.float32),
+        "norm.running_var": np.full(3, variance, np.float32),
+        "norm.num_batches_tracked": np.asarray(seen),
+    }
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "reason"),
+    [
+        (with_statistics(-100.0), "negative values in the buffer 'norm.running_var'"),
+        (with_statistics(1.0, seen=-5), "negative values in the buffer 'norm.num_batches_tracked'"),
+        (with_statistics(np.inf), "NaN or infinite values in the buffer 'norm.running_var'"),
+        (with_statistics(1.0, mean=np.nan), "NaN or infinite values in the buffer 'norm.running_mean'"),
+    ],
+)
+@pytest.mark.parametrize("rule", ["fedavg", "median", "atm"])
+def test_statistics_that_cannot_be_are_set_aside_and_named(rule, spoiled, reason, caplog):
+    arrays = model() | with_statistics(1.0)
+    sent = [moved({k: arrays[k] for k in SHAPES}, i) | with_statistics(1.0 + i) for i in range(4)]
+    logging.getLogger("flwr").propagate = True
+    strategy = started(RobustAggregation(rule), arrays)
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        replies = [reply(node, a) for node, a in zip(NODES, sent, strict=False)]
+        new, metrics = strategy.aggregate_train(1, [*replies, reply(99, sent[0] | spoiled)])
+    assert metrics["set-aside-nodes"] == [99]
+    assert strategy.history[0].set_aside == {99: reason}
+    assert any("node 99" in line and reason in line for line in caplog.messages)
+    assert 1.0 <= values(new)["norm.running_var"][0] <= 4.0
+
+
+@pytest.mark.parametrize("rule", ["median", "trimmed_mean", "atm", [{"name": "norm_clipping"}, {"name": "fedavg"}]])
+@pytest.mark.parametrize("extreme", [1e30, 0.0])
+def test_one_client_does_not_move_the_statistics_of_batchnorm(rule, extreme):
+    arrays = model() | with_statistics(1.0)
+    # The hostile reply's parameters are the most ordinary ones: no rule has a reason to drop it.
+    steps = [*range(9), 4]
+    sent = [
+        {k: arrays[k] - np.float32(0.001 * step) for k in SHAPES} | with_statistics(1.0 + step / 100) for step in steps
+    ]
+    sent[-1] |= with_statistics(extreme, mean=extreme)
+    strategy = started(RobustAggregation(rule), arrays)
+    new, metrics = strategy.aggregate_train(1, [reply(node, a) for node, a in enumerate(sent, 1)])
+    assert 10 in metrics["kept-nodes"]
+    assert np.all((values(new)["norm.running_var"] >= 1.0) & (values(new)["norm.running_var"] <= 1.09))
+    assert np.all(values(new)["norm.running_mean"] == 0.0)
+
+
+def test_plain_averaging_averages_statistics_and_everybody_can_choose():
+    arrays = model() | with_statistics(1.0)
+    sent = [{k: arrays[k] for k in SHAPES} | with_statistics(v, seen=s) for v, s in ((1.0, 3), (2.0, 4), (6.0, 9))]
+
+    def merged(rule, **keywords):
+        new, _ = started(RobustAggregation(rule, **keywords), arrays).aggregate_train(
+            1, [reply(node, a) for node, a in enumerate(sent, 1)]
+        )
+        return values(new)
+
+    assert merged("fedavg")["norm.running_var"][0] == 3.0
+    assert merged("fedavg", buffer_merge="median")["norm.running_var"][0] == 2.0
+    assert merged("median")["norm.running_var"][0] == 2.0
+    assert merged("median", buffer_merge="mean")["norm.running_var"][0] == 3.0
+    assert merged("median")["norm.num_batches_tracked"] == 5  # whole numbers: the rounded mean, as under FedAvg
+
+
+def test_strategies_are_known_by_the_rule_they_stand_for():
+    for name, _ in rules.classes():
+        assert rule_name(strategy_name(name)) == name
+    assert [rule_name(name) for name in ("FedAvg", "FedMedian", "FedTrimmedAvg")] == [
+        "fedavg",
+        "median",
+        "trimmed_mean",
+    ]
+    assert rule_name("FedAdam") == "FedAdam"
 
 
 def test_double_precision_models_keep_their_precision():

@@ -59,6 +59,34 @@ def test_a_run_that_differs_in_the_setting_is_another_study(small: Store) -> Non
     assert {study.clients for study in studies} == {10, 20}
 
 
+def flower_app(attack: str, rule: str, strategy: str, **config: Any) -> dict[str, Any]:
+    run_config = {"num-server-rounds": 30, "strategy": strategy, **config}
+    spec = synthetic.make_spec(attack, rule, rounds=30, run_config=run_config)
+    return spec | {"defense": {"name": rule, "strategy": strategy}}
+
+
+def test_the_strategies_of_a_flower_app_are_columns_of_one_matrix_with_a_verdict(tmp_path: Path) -> None:
+    strategies = {"fedavg": "FedAvg", "clipped_atm": "ClippedAngularTrimmedMean"}
+    for rule, strategy in strategies.items():
+        for attack in ("passive", "fedpoisonmia"):
+            synthetic.write_run(tmp_path, flower_app(attack, rule, strategy))
+    (study,) = report.build(tmp_path).studies
+    assert study.matrix.attacks == ("passive", "fedpoisonmia")
+    assert study.matrix.defenses == ("fedavg", "clipped_atm")
+    assert study.matrix.baseline == ("passive", "fedavg")
+    assert study.verdict.recommended == "clipped_atm"
+    assert "no run of merely watching" not in study.verdict.text
+    synthetic.write_run(tmp_path, flower_app("passive", "fedavg", "FedAvg", lr=0.5))
+    assert len(report.build(tmp_path).studies) == 2
+
+
+def test_two_strategies_of_one_rule_stay_apart(tmp_path: Path) -> None:
+    for strategy in ("FedAvg", "Mean"):
+        synthetic.write_run(tmp_path, flower_app("passive", "fedavg", strategy))
+    (study,) = report.build(tmp_path).studies
+    assert study.matrix.defenses == ("fedavg (strategy=FedAvg)", "fedavg (strategy=Mean)")
+
+
 def test_the_number_of_targets_is_part_of_the_setting(small: Store) -> None:
     spec = synthetic.make_spec("passive", "fedavg", rounds=30)
     spec["attack"]["targets"] = 100

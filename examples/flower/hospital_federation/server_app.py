@@ -1,4 +1,4 @@
-"""What the server runs: any of scapegoat's strategies, or Flower's own, by name."""
+"""What the server runs: a strategy of scapegoat's or Flower's, by name, that needs no data of the server's own."""
 
 import torch
 from flwr.app import ArrayRecord, Context

@@ -18,6 +18,30 @@ OLDEST = (1, 41)  # since then SuperLink and SuperNodes are started and reached 
 DEFAULT_ATTACKS = ("gradient_ascent",)
 DEFAULT_DEFENSES = ("fedavg", "atm")
 
+# Options that mean something in one kind of audit only, by parameter; of a spec's counterpart to an app's, the key.
+OF_AN_APP = {
+    "material": "--material",
+    "run_config": "--run-config",
+    "nodes": "--nodes",
+    "hostile": "--hostile",
+    "stand_ins": "--stand-ins",
+    "seed": "--seed",
+    "superlink": "--superlink",
+    "root_certificates": "--root-certificates",
+    "plaintext": "--insecure",
+    "owned": "--i-own-this-federation",
+}
+OF_A_SPEC = {
+    "spec": "SPEC",
+    "set_": "--set",
+    "defense": "--defense",
+    "side_by_side": "--side-by-side",
+    "root": "--root",
+    "round_timeout": "--round-timeout",
+}
+OF_A_SUPERLINK = ("root_certificates", "plaintext", "owned")
+IN_A_SPEC = {"nodes": "federation.clients", "hostile": "federation.malicious", "seed": "seed"}
+
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
@@ -28,6 +52,7 @@ def register(app: typer.Typer) -> None:
 
 
 def audit(
+    context: typer.Context,
     spec: Path | None = typer.Argument(
         None, help="YAML spec of the built-in federation; without one, the defaults.", show_default=False
     ),
@@ -64,10 +89,12 @@ def audit(
     ),
     out: Path = typer.Option(Path("flower-audit"), "--out", help="Folder for the runs and the logs."),
     report: Path | None = typer.Option(None, "--report", help="Write an HTML report of all runs in --out."),
-    root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
+    root: Path | None = typer.Option(
+        None, "--root", help="With a spec: folder with data sets (default: SCAPEGOAT_DATA, ./data)."
+    ),
     timeout: float = typer.Option(3600.0, "--timeout", min=1, help="Seconds that one run may take."),
     round_timeout: float = typer.Option(
-        120.0, "--round-timeout", min=1, help="Seconds to wait for replies in a round."
+        120.0, "--round-timeout", min=1, help="With a spec: seconds to wait for replies in a round."
     ),
     as_json: bool = typer.Option(False, "--json", help="Print only the summaries, as JSON."),
 ) -> None:
@@ -79,10 +106,11 @@ def audit(
     from scapegoat.errors import InputError
     from scapegoat.integrations.flower import require_flower
 
-    _consistent(app, material, spec, set_, defense, side_by_side, superlink, run_config)
+    _consistent(context)
     require_flower(OLDEST)
     from scapegoat.experiments.spec import describe
     from scapegoat.integrations.flower import audit as live
+    from scapegoat.integrations.flower.hostile import check_company, live_attack
     from scapegoat.integrations.flower.live import live_spec
     from scapegoat.integrations.flower.wrapper import run_config as parse_run_config
 
@@ -93,16 +121,25 @@ def audit(
     if app is not None:
         assert material is not None
         overrides = parse_run_config(run_config)
-        for name in attack or DEFAULT_ATTACKS:
-            with _progress(f"{name}", None, as_json) as progress:
+        attacks = [live_attack(component(name)) for name in attack or DEFAULT_ATTACKS]
+        for chosen in attacks:
+            check_company(chosen, 1 + stand_ins, "give it --stand-ins 1 or more")
+        for chosen in attacks:
+            with _progress(chosen.name, None, as_json) as progress:
                 run = live.audit_app(
-                    app, material, component(name), out, nodes=nodes, hostile=hostile, run_config=overrides,
+                    app, material, chosen, out, nodes=nodes, hostile=hostile, run_config=overrides,
                     where=where, stand_ins=stand_ins, seed=seed, timeout=timeout, progress=progress,
                 )  # fmt: skip
             results.append(run.summary)
     else:
-        for plain in _specs(spec, set_, attack, defense):
-            checked = live_spec(plain)
+        specs = [live_spec(plain) for plain in _specs(spec, set_, attack, defense)]
+        for checked in specs:
+            check_company(
+                checked.attack,
+                checked.federation.malicious,
+                "take --set federation.malicious=2 or more, or audit an app, where --stand-ins are its company",
+            )
+        for checked in specs:
             what = f"{checked.attack.name} against {describe(checked.defense)}"
             with _progress(what, checked.federation.rounds, as_json) as progress:
                 run = live.audit_spec(
@@ -123,29 +160,24 @@ def audit(
         _print(results, out, report)
 
 
-def _consistent(
-    app: Path | None,
-    material: str | None,
-    spec: Path | None,
-    set_: list[str],
-    defense: list[str],
-    side_by_side: bool,
-    superlink: str | None,
-    run_config: list[str],
-) -> None:
-    """Options that belong to a spec are refused with an app, and the other way round."""
+def _consistent(context: typer.Context) -> None:
+    """Every option that was given must mean something here: what would be ignored is refused."""
     from scapegoat.errors import InputError
 
-    if app is not None:
-        if material is None:
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    given = {name for name, source in sources.items() if source is not None and source.name != "DEFAULT"}
+    if "app" in given:
+        if "material" not in given:
             raise InputError("--app: say with --material package.module:function whose membership is asked for")
-        given: dict[str, object] = {"SPEC": spec, "--set": set_, "--defense": defense, "--side-by-side": side_by_side}
-        if wrong := [name for name, value in given.items() if value]:
-            raise InputError(f"{wrong[0]}: belongs to a spec; an app of your own chooses its strategy itself")
-    else:
-        given = {"--material": material, "--superlink": superlink, "--run-config": run_config}
-        if wrong := [name for name, value in given.items() if value]:
-            raise InputError(f"{wrong[0]}: needs --app, the folder of a Flower app")
+        if wrong := [option for name, option in OF_A_SPEC.items() if name in given]:
+            raise InputError(f"{wrong[0]}: belongs to a spec; an app of your own decides this itself")
+    elif wrong := [name for name in OF_AN_APP if name in given]:
+        instead = f"; in a spec it is --set {IN_A_SPEC[wrong[0]]}=..." if wrong[0] in IN_A_SPEC else ""
+        raise InputError(f"{OF_AN_APP[wrong[0]]}: needs --app, the folder of a Flower app{instead}")
+    if "superlink" not in given and (wrong := [name for name in OF_A_SUPERLINK if name in given]):
+        raise InputError(f"{OF_AN_APP[wrong[0]]}: needs --superlink, the federation to join")
+    if {"root_certificates", "plaintext"} <= given:
+        raise InputError("--insecure: is without TLS, and --root-certificates is for it: give one of them")
 
 
 def _specs(
@@ -181,6 +213,10 @@ def _progress(what: str, rounds: int | None, quiet: bool) -> Iterator[Callable[[
         yield lambda done: status.update(f"{what}: round {done}" + (f" of {rounds}" if rounds else ""))
 
 
+def _rate(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
 def _print(results: list[dict[str, Any]], out: Path, report: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -199,15 +235,22 @@ def _print(results: list[dict[str, Any]], out: Path, report: Path | None) -> Non
             str(summary["rounds"]),
             f"{membership['accuracy_best']:.3f} [{low:.3f}, {high:.3f}]",
             f"{membership['auc']:.3f}",
-            f"{aggregation['malicious_kept_rate']:.2f}",
-            f"{aggregation['scapegoat_rate']:.2f}",
+            _rate(aggregation["malicious_kept_rate"]),
+            _rate(aggregation["scapegoat_rate"]),
             "-" if test is None else f"{test:.3f}",
         )
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140)
     console.print(table)
     for summary in results:
-        trouble = {k: v for k, v in summary.get("live", {}).items() if k != "observed_rounds" and v}
+        happened, what = summary.get("live", {}), f"{summary['attack']} against {summary['defense']}"
+        trouble = {k: v for k, v in happened.items() if k not in ("observed_rounds", "unbounded_rounds") and v}
         if trouble:
             said = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in trouble.items())
-            console.print(f"{summary['attack']} against {summary['defense']}: {said}; the logs say why", soft_wrap=True)
+            console.print(f"{what}: {said}; the logs say why", soft_wrap=True)
+        if unbounded := happened.get("unbounded_rounds"):
+            console.print(
+                f"{what}: no poison was sent in {unbounded} of {summary['rounds']} rounds, in which fewer than two "
+                "hostile nodes were picked: it has no bound then to hide within",
+                soft_wrap=True,
+            )
     console.print(f"runs and logs are in {out}" + (f", the report in {report}" if report else ""), soft_wrap=True)

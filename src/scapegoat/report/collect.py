@@ -17,7 +17,7 @@ from scapegoat.report.runs import Run, read
 from scapegoat.report.verdict import decide, name_of, ordered, pool
 
 # Options of the attack that every attack shares and that change what is measured, not how it is attacked.
-_SHARED_OPTIONS = ("targets", "mask")
+SHARED_OPTIONS = ("targets", "mask")
 # Beyond so many runs the page keeps the figures and leaves the rounds out; it says so.
 DETAILED_RUNS = 240
 
@@ -74,8 +74,8 @@ def _study(
     missing: Mapping[tuple[str, str], str],
     detailed: int,
 ) -> Study:
-    attack_labels = _labels([_component(run, "attack") for run in runs], ignore=_SHARED_OPTIONS)
-    defense_labels = _labels([_component(run, "defense") for run in runs])
+    attack_labels = labels_of([_component(run, "attack") for run in runs], ignore=SHARED_OPTIONS)
+    defense_labels = labels_of([_component(run, "defense") for run in runs])
     grouped: dict[tuple[str, str], list[tuple[int, Run]]] = defaultdict(list)
     for index, run in enumerate(runs):
         grouped[attack_labels[index], defense_labels[index]].append((index, run))
@@ -132,9 +132,14 @@ def _cell(attack: str, defense: str, details: Sequence[RunDetail], otherwise: st
 def _setting(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The spec without what the matrix varies: attack, defense and seed."""
     setting = {key: value for key, value in spec.items() if key not in ("seed", "attack", "defense")}
+    federation = spec.get("federation")
+    if isinstance(federation, Mapping) and isinstance(federation.get("run_config"), Mapping):
+        # A Flower app's configuration names the defense once more, as its strategy.
+        config = {key: value for key, value in federation["run_config"].items() if key != "strategy"}
+        setting["federation"] = {**federation, "run_config": config}
     attack = spec.get("attack")
     if isinstance(attack, Mapping):
-        setting["attack"] = {key: attack[key] for key in _SHARED_OPTIONS if key in attack}
+        setting["attack"] = {key: attack[key] for key in SHARED_OPTIONS if key in attack}
     return setting
 
 
@@ -146,20 +151,20 @@ def _base(label: str) -> str:
     return label.split(" ")[0]
 
 
-def _labels(components: Sequence[Any], ignore: Sequence[str] = ()) -> list[str]:
+def labels_of(components: Sequence[Any], ignore: Sequence[str] = ()) -> list[str]:
     """A label each: the name, and the options in which components of one name differ."""
     by_name: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     options = [_options(component, ignore) for component in components]
     for component, found in zip(components, options, strict=True):
         by_name[name_of(component)].append(found)
-    labels = []
+    written = []
     for component, found in zip(components, options, strict=True):
         name = name_of(component)
         alike = by_name[name]
         keys = sorted({key for other in alike for key in other if any(o.get(key) != other[key] for o in alike)})
         differing = ", ".join(f"{key}={found[key]}" for key in keys if key in found)
-        labels.append(f"{name} ({differing})" if differing else name)
-    return labels
+        written.append(f"{name} ({differing})" if differing else name)
+    return written
 
 
 def _options(component: Any, ignore: Sequence[str]) -> dict[str, str]:

@@ -61,7 +61,9 @@ def _of_rounds(run: Run) -> dict[str, Any]:
     table = run.rounds()
     if table is None:
         return {}
-    rows = rows_of(table) if "clients" in table.column_names else None
+    # Of a strategy that does not say whom it kept there is nothing to show.
+    told = (run.summary.get("aggregation") or {}).get("malicious_kept_rate", 0.0) is not None
+    rows = rows_of(table) if told and "clients" in table.column_names else None
     return {"curves": curves_of(table), "rows": rows, "fates": fates_of(rows) if rows is not None else ()}
 
 

@@ -29,7 +29,15 @@ from scapegoat.integrations.flower.live import live_spec, reply_kind
 from scapegoat.integrations.flower.material import AuditMaterial, load_material, write_hostile
 from scapegoat.integrations.flower.outcome import LiveRun, Truth, assemble, spec_hash
 from scapegoat.integrations.flower.processes import LiveFederation
-from scapegoat.integrations.flower.wrapper import HOSTILE_KEY, read_app, wrap_app, write_app
+from scapegoat.integrations.flower.rules import rule_name
+from scapegoat.integrations.flower.wrapper import (
+    HOSTILE_KEY,
+    code_hash,
+    read_app,
+    shipped_files,
+    wrap_app,
+    write_app,
+)
 
 LIVE = "scapegoat.integrations.flower.live"
 
@@ -164,13 +172,26 @@ def audit_app(
         raise InputError(f"--hostile {hostile}: a partition between 0 and {nodes - 1} is wanted")
     with _importable(app):
         material = load_material(material_path, nodes)
-        written = _app_spec(project, material, chosen, nodes, dict(run_config or {}), seed, stand_ins, where)
+        files = shipped_files(app, out / "live")
+        written = app_spec(
+            project,
+            material,
+            chosen,
+            nodes=nodes,
+            hostile=hostile,
+            run_config=run_config or {},
+            code=code_hash(files),
+            stand_ins=stand_ins,
+            batch_size=batch_size,
+            seed=seed,
+            where=where,
+        )
         directory = _fresh(out, written)
         configuration = write_hostile(
             directory / "hostile", material, chosen, seed=seed, stand_ins=stand_ins, batch_size=batch_size
         )
         rounds = directory / "rounds.jsonl"
-        wrapped = wrap_app(app, directory / "app", rounds, material.replies, dict(run_config or {}))
+        wrapped = wrap_app(app, files, directory / "app", rounds, material.replies, dict(run_config or {}))
         configs: list[dict[str, str | int | float]] = [
             {"partition-id": number, "num-partitions": nodes} for number in range(nodes)
         ]
@@ -203,28 +224,35 @@ def audit_app(
     return _kept(out, run)
 
 
-def _app_spec(
+def app_spec(
     project: Mapping[str, Any],
     material: AuditMaterial,
     attack: Attack,
+    *,
     nodes: int,
+    hostile: int,
     run_config: Mapping[str, Any],
-    seed: int,
+    code: str,
     stand_ins: int,
+    batch_size: int,
+    seed: int,
     where: Where,
 ) -> dict[str, Any]:
-    """What names this run in the store: the app, its configuration, and who attacks it."""
+    """What names this run in the store: the app, its configuration and code, its records, and who attacks it."""
     settings = {**project["tool"]["flwr"]["app"].get("config", {}), **run_config}
+    strategy = str(settings.get("strategy", project["project"]["name"]))
     return {
         "seed": seed,
-        "data": {"name": material.name},
+        "data": {"name": material.name, "content": material.content_hash()},
         "model": {"name": getattr(material.model, "__qualname__", "model")},
-        "federation": {"clients": nodes, "malicious": 1, "run_config": settings},
-        "attack": attack.canonical() | {"stand_ins": stand_ins},
-        "defense": {"name": str(settings.get("strategy", project["project"]["name"]))},
+        "federation": {"clients": nodes, "malicious": 1, "hostile": hostile, "run_config": settings},
+        "attack": attack.canonical() | {"stand_ins": stand_ins, "batch_size": batch_size},
+        # The rule's name makes it a column of the simulator's report; strategies of one rule are told apart there.
+        "defense": {"name": rule_name(strategy), "strategy": strategy},
         "live": {
             "flower": metadata.version("flwr"),
             "app": f"{project['project']['name']} {project['project'].get('version', '')}".strip(),
+            "code": code,
             "superlink": "named by the user" if where.superlink is not None else "loopback",
         },
     }

@@ -46,7 +46,7 @@ class RobustServer:
         *,
         replies: ReplyKind = "arrays",
         buffers: Sequence[str] = BUFFER_NAMES,
-        buffer_merge: BufferMerge = "mean",
+        buffer_merge: BufferMerge | None = None,
         server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
         server_lr: float = 1.0,
         clients: Mapping[int, int] | None = None,
@@ -59,7 +59,7 @@ class RobustServer:
         self.rule: Rule = aggregation.parse(rule)
         if replies not in ("arrays", "updates"):
             raise InputError(f"replies: {replies!r} is not allowed (one of: arrays, updates)")
-        if buffer_merge not in ("mean", "median"):
+        if buffer_merge not in (None, "mean", "median"):
             raise InputError(f"buffer_merge: {buffer_merge!r} is not allowed (one of: mean, median)")
         given = {"validate": validate, "train_on_root": train_on_root}
         for part in _parts(self.rule):
@@ -67,7 +67,7 @@ class RobustServer:
                 raise InputError(f"{part} works with data of the server's own: give it {NEEDS[part]}=, a function")
         self.kind = replies
         self.buffer_names = tuple(buffers)
-        self.buffer_merge = buffer_merge
+        self.buffer_merge = buffer_merge if buffer_merge is not None else _merge_for(self.rule)
         self.optimizer = ServerOptimizer(_optimizer(server_optimizer, server_lr))
         self.clients = dict(clients) if clients is not None else {}
         self.seed = seed
@@ -168,6 +168,11 @@ class RobustServer:
             sampling_rate=self.sampling_rate,
             rounds=self.rounds,
         )
+
+
+def _merge_for(rule: Rule) -> BufferMerge:
+    """Buffers pass the rule by: under any rule that resists a client, their merge has to resist it too."""
+    return "mean" if _parts(rule) == ["fedavg"] else "median"
 
 
 def _parts(rule: Rule) -> list[str]:

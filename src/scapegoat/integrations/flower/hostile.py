@@ -27,6 +27,9 @@ from scapegoat.randomness import derive, generator
 # Attacks that look at nobody else's updates, whatever knowledge they are granted.
 BLIND = ("passive", "gradient_ascent")
 
+# Attacks that hide among the updates they know of; with fewer than two there is no bound, and no poison is sent.
+HIDING = ("agrevader", "fedpoisonmia")
+
 # (round from 0, global parameters) -> honest updates [k, d] of the attacker's own clients.
 Honest = Callable[[int, Tensor], Tensor]
 
@@ -88,6 +91,15 @@ def live_attack(value: Any) -> Attack:
             "no participant of a live federation sees the others' updates; partial is the only knowledge it can have",
         )
     return attack
+
+
+def check_company(attack: Attack, known: int, remedy: str) -> None:
+    """Refuse an attack that would not take place: it hides among two updates at least, and `known` are known to it."""
+    if attack.name in HIDING and known < 2:
+        raise InputError(
+            f"{attack.name}: hides among the updates that the attacker knows of, and {known} is too few: it would send "
+            f"no poison, and its figures would be those of merely watching; {remedy}"
+        )
 
 
 def hostile_mod(config: HostileConfig) -> Callable[[Message, Context, Callable[[Message, Context], Message]], Message]:

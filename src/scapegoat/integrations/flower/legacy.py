@@ -30,7 +30,7 @@ class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
         *,
         replies: ReplyKind = "arrays",
         buffers: Sequence[str] = (),
-        buffer_merge: BufferMerge = "mean",
+        buffer_merge: BufferMerge | None = None,
         server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
         server_lr: float = 1.0,
         seed: int = 0,

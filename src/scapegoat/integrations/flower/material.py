@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import json
 import pkgutil
@@ -47,6 +48,16 @@ class AuditMaterial:
             raise InputError("members: both members and non-members are wanted among the targets")
         if len(self.mask) < 1:
             raise InputError("mask: at least one record is wanted")
+
+    def content_hash(self) -> str:
+        """SHA-256 of all records, the truth about them, and what the app's clients send."""
+        digest = hashlib.sha256(f"{self.replies} {self.local}\n".encode())
+        samples = [self.targets, self.mask, *([self.test] if self.test is not None else [])]
+        for tensor in (torch.as_tensor(self.members), *(part for both in samples for part in (both.x, both.y))):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            # As bytes, since NumPy does not know all of torch's types.
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
 
 def resolve(path: str, what: str) -> Any:

@@ -23,6 +23,9 @@ from scapegoat.integrations.flower.modules import ReceivedModel
 from scapegoat.integrations.flower.records import NDArray
 from scapegoat.membership import metrics
 
+# The note of a round whose strategy did not say whom it kept.
+KEPT_UNKNOWN = "kept_unknown"
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -132,18 +135,28 @@ def assemble(
         "test_accuracy": test,
         "train_accuracy": train,
         "membership": membership,
-        "aggregation": summaries.aggregation_summary(records),  # type: ignore[arg-type]
+        "aggregation": _aggregation(records),
         "live": {
             "observed_rounds": len(after),
             "skipped_rounds": sum(line["skipped"] is not None for line in served.values()),
             "failed_replies": sum(len(line["failed"]) for line in served.values()),
             "silent_replies": sum(len(line["silent"]) for line in served.values()),
             "set_aside_replies": sum(len(line["set_aside"]) for line in served.values()),
+            # The attack knew too few peers to hide among, and sent no poison.
+            "unbounded_rounds": sum("unbounded" in record.attack_notes for record in records),
         },
         "versions": summaries.versions() | {"flwr": metadata.version("flwr")},
     }
     rounds = summaries.rounds_table(records)  # type: ignore[arg-type]
     return LiveRun(spec, summary, rounds.cast(ROUNDS), _targets(truth, margins, member), directory)
+
+
+def _aggregation(records: Sequence[LiveRound]) -> dict[str, Any]:
+    """The simulator's figures; those about whom the rule kept are None where no round tells."""
+    told = [record for record in records if KEPT_UNKNOWN not in record.defense_notes]
+    everything, known = (summaries.aggregation_summary(rounds) for rounds in (records, told))  # type: ignore[arg-type]
+    rates = {name: known[name] if known["malicious_rounds"] else None for name in known if name.endswith("_rate")}
+    return {**everything, **rates}
 
 
 def _score(record: LiveRound, margin: NDArray, member: NDArray) -> None:
@@ -162,7 +175,8 @@ def _rows(record: LiveRound, line: dict[str, Any], numbers: dict[int, int], host
     aside = [int(node) for node in line["set_aside"] if int(node) not in line["nodes"]]
     record.clients = [client(node) for node in (*line["nodes"], *aside)]
     record.malicious = [number in hostile for number in record.clients]
-    # A strategy that is not ours does not say whom it kept: all replies then count as kept, and the notes say so.
+    # A strategy that is not ours does not say whom it kept. Tables hold yes or no: there it is yes, and the notes say
+    # that nobody knows.
     kept = line["kept"] if line["kept"] is not None else [True] * len(line["nodes"])
     record.kept = [*kept, *[False] * len(aside)]
     record.rejected = [False] * len(line["nodes"]) + [True] * len(aside)
@@ -171,7 +185,7 @@ def _rows(record: LiveRound, line: dict[str, Any], numbers: dict[int, int], host
     # What the hostile node reports about itself is no loss of the federation's.
     losses = [loss for node, loss in line["loss"].items() if client(int(node)) not in hostile]
     record.loss = float(np.mean(losses)) if losses else None
-    record.defense_notes = dict(line["notes"]) | ({"kept_unknown": 1.0} if line["kept"] is None else {})
+    record.defense_notes = dict(line["notes"]) | ({KEPT_UNKNOWN: 1.0} if line["kept"] is None else {})
 
 
 def _accuracies(path: Path, truth: Truth) -> tuple[float | None, float]:

@@ -21,6 +21,8 @@ BufferMerge = Literal["mean", "median"]
 
 # What PyTorch's BatchNorm keeps beside its weights. They are statistics, not directions: they never enter a rule.
 BUFFER_NAMES = ("*running_mean", "*running_var", "*num_batches_tracked")
+# A variance or a count below zero is no statistic of anything, and turns the model's outputs into NaN.
+_NEVER_NEGATIVE = ("*running_var", "*num_batches_tracked")
 
 # Rows are filled in blocks that stay in cache, so that the check for NaN reads nothing twice from memory.
 _BLOCK = 1 << 16
@@ -63,6 +65,10 @@ def view(data: bytes) -> NDArray:
     return np.frombuffer(data, dtype, offset=offset).reshape(shape, order="F" if fortran else "C")
 
 
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
 class Layout:
     """How the arrays that were sent out lie in one flat vector, and which of them are buffers.
 
@@ -79,7 +85,7 @@ class Layout:
                 value = view(array.data)
             except MalformedReplyError as error:
                 raise InputError(f"array {name!r} of the global model: {error}") from None
-            buffer = value.dtype.kind != "f" or any(fnmatch.fnmatchcase(name, pattern) for pattern in buffers)
+            buffer = value.dtype.kind != "f" or _matches(name, buffers)
             if value.dtype.kind not in "fiub":
                 raise InputError(f"array {name!r} of the global model has type {value.dtype}; numbers are wanted")
             self.slots.append(Slot(name, value.shape, value.dtype, -1 if buffer else self.d))
@@ -154,13 +160,19 @@ class Layout:
         if not math.isfinite(squares):
             odd = "values too large to square" if bool(np.isfinite(row).all()) else "NaN or infinite values"
             raise MalformedReplyError(odd)
-        for slot in self.buffers:
-            if slot.dtype.kind == "f" and not bool(np.isfinite(arrays[slot.name]).all()):
-                raise MalformedReplyError(f"NaN or infinite values in the buffer {slot.name!r}")
+        self._check_buffers(arrays)
         return squares
 
-    def merge_buffers(self, replies: Sequence[Mapping[str, NDArray]], how: BufferMerge = "mean") -> dict[str, NDArray]:
-        """The buffers of the kept replies as one: their mean or median, rounded where they are whole numbers.
+    def _check_buffers(self, arrays: Mapping[str, NDArray]) -> None:
+        for slot in self.buffers:
+            value = arrays[slot.name]
+            if slot.dtype.kind == "f" and not bool(np.isfinite(value).all()):
+                raise MalformedReplyError(f"NaN or infinite values in the buffer {slot.name!r}")
+            if slot.dtype.kind in "fi" and _matches(slot.name, _NEVER_NEGATIVE) and bool((value < 0).any()):
+                raise MalformedReplyError(f"negative values in the buffer {slot.name!r}")
+
+    def merge_buffers(self, replies: Sequence[Mapping[str, NDArray]], how: BufferMerge) -> dict[str, NDArray]:
+        """The buffers of the kept replies as one: their mean or median; of whole numbers always the rounded mean.
 
         Clients count alike: a weight that a client reports about itself would be a lever.
         """
@@ -169,8 +181,11 @@ class Layout:
         merged: dict[str, NDArray] = {}
         for slot in self.buffers:
             stack = np.stack([arrays[slot.name] for arrays in replies]).astype(np.float64)
-            middle = np.asarray(stack.mean(0) if how == "mean" else np.median(stack, 0))
-            merged[slot.name] = (middle if slot.dtype.kind == "f" else np.rint(middle)).astype(slot.dtype)
+            if slot.dtype.kind == "f":
+                middle = stack.mean(0) if how == "mean" else np.median(stack, 0)
+            else:
+                middle = np.rint(stack.mean(0))
+            merged[slot.name] = np.asarray(middle).astype(slot.dtype)
         return merged
 
     def record(self, vector: NDArray, buffers: Mapping[str, NDArray] | None = None) -> ArrayRecord:

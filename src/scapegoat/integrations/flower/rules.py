@@ -22,12 +22,21 @@ NAMES = {
     "deepsight": "DeepSight",
 }
 
+# Flower's own strategies that do what a rule of ours does; Krum, MultiKrum and Bulyan share their names.
+FLOWERS = {"FedAvg": "fedavg", "FedMedian": "median", "FedTrimmedAvg": "trimmed_mean"}
+
 _SERVER = inspect.signature(RobustAggregation.__init__).parameters
 
 
 def strategy_name(rule: str) -> str:
     """The strategy's name for a registered rule."""
     return NAMES.get(rule, "".join(part.capitalize() for part in rule.split("_")))
+
+
+def rule_name(strategy: str) -> str:
+    """The rule that a strategy of ours or of Flower's stands for; a name that is neither stays."""
+    ours = {strategy_name(name): name for name, _ in rules.classes()}
+    return ours.get(strategy, FLOWERS.get(strategy, strategy))
 
 
 def strategy_for(name: str, rule: type[Rule]) -> type[RobustAggregation]:

@@ -40,8 +40,9 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
     buffers : sequence of str
         Shell patterns of array names that are statistics, not parameters. The default knows PyTorch's BatchNorm;
         integer arrays are buffers always. Buffers never enter the rule.
-    buffer_merge : "mean" or "median" (default: "mean")
-        How the buffers of the kept clients become one.
+    buffer_merge : "mean" or "median", optional
+        How the floating-point buffers of the kept clients become one. By default their mean under plain `fedavg`, and
+        the coordinate-wise median under every other rule: one client could put the mean anywhere.
     server_optimizer, server_lr : (default: "sgd", 1.0)
         The server's step along the aggregate: "sgd", "momentum" or "adam". The default is the plain new model.
     round_timeout : float, optional
@@ -77,7 +78,7 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
         evaluate_metrics_aggr_fn: Callable[[list[RecordDict], str], MetricRecord] | None = None,
         replies: ReplyKind = "arrays",
         buffers: Sequence[str] = BUFFER_NAMES,
-        buffer_merge: BufferMerge = "mean",
+        buffer_merge: BufferMerge | None = None,
         server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
         server_lr: float = 1.0,
         round_timeout: float | None = None,

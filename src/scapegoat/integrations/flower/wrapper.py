@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,17 +121,41 @@ def _write_components(directory: Path, server: str, client: str, rounds: Path, r
     )
 
 
-def wrap_app(app: Path, directory: Path, rounds: Path, replies: ReplyKind, run_config: dict[str, Any]) -> Path:
-    """The app as Flower would ship it, unpacked into `directory`, with our components around its own.
+def shipped_files(app: Path, earlier: Path) -> dict[str, bytes]:
+    """The files that Flower would ship, by path, without those of `earlier` audits in a folder of the app's."""
+    place = app.resolve()
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(_bundle(app, Path(folder))) as bundle:
+        names = [name for name in bundle.namelist() if not (place / name).is_relative_to(earlier.resolve())]
+        return {name: bundle.read(name) for name in names}
+
+
+def code_hash(files: Mapping[str, bytes]) -> str:
+    """SHA-256 of the app's code: its Python files and which components it names; its configuration is told apart."""
+    digest = hashlib.sha256()
+    for name in sorted(name for name in files if name.endswith(".py")):
+        digest.update(f"{name} {hashlib.sha256(files[name]).hexdigest()}\n".encode())
+    components = tomllib.loads(files["pyproject.toml"].decode())["tool"]["flwr"]["app"]["components"]
+    digest.update(f"{components['serverapp']} {components['clientapp']}\n".encode())
+    return digest.hexdigest()
+
+
+def wrap_app(
+    app: Path,
+    files: Mapping[str, bytes],
+    directory: Path,
+    rounds: Path,
+    replies: ReplyKind,
+    run_config: dict[str, Any],
+) -> Path:
+    """The app's shipped files in `directory`, with our components around its own.
 
     `run_config` overrides keys of `[tool.flwr.app.config]`; a key that the app does not have is refused.
     """
     import tomli_w
 
-    read_app(app)
-    directory.mkdir(parents=True)
-    with zipfile.ZipFile(_bundle(app, directory.parent / "bundle")) as bundle:
-        bundle.extractall(directory)
+    for name, content in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
     path = directory / "pyproject.toml"
     config = tomllib.loads(path.read_text(encoding="utf-8"))
     section = config["tool"]["flwr"]["app"]
@@ -143,7 +170,6 @@ def wrap_app(app: Path, directory: Path, rounds: Path, replies: ReplyKind, run_c
 
 def _bundle(app: Path, directory: Path) -> Path:
     """Flower's own bundle of the app: exactly the files that it would ship."""
-    directory.mkdir(parents=True)
     command = [str(Path(sys.executable).with_name("flwr")), "build", "--app", str(app.resolve())]
     built = subprocess.run(
         command, cwd=directory, env={**os.environ, **quiet(directory)}, capture_output=True, text=True, check=False
