@@ -29,6 +29,34 @@ def paper_page(label: str = "GA") -> report.Page:
     return report.Page("A page", sections=(report.Section("Main", (), (table,)),))
 
 
+def figure_page() -> report.Page:
+    line = report.Line("GA", (8.0, 10.0), (report.Estimate(0.9, 0.85, 0.95), None))
+    short = report.Line("Adaptive", (10.0,), (report.Estimate(0.7, 0.6, 0.8),))
+    figure = report.PaperFigure(
+        "More clients", "clients", "Accuracy", (report.Panel("ATM", (line, short)), report.Panel("DP", (line,)))
+    )
+    return report.Page("A page", sections=(report.Section("Clients", figures=(figure,)),))
+
+
+def test_a_figure_is_written_as_a_table_of_its_series_by_x() -> None:
+    text = report.to_markdown(figure_page())
+    assert "**More clients**" in text
+    assert "|  | clients | 8 | 10 |" in text
+    assert "| ATM | GA | 0.900 \\[0.850, 0.950\\] | – |" in text
+    assert "| ATM | Adaptive | – | 0.700 \\[0.600, 0.800\\] |" in text
+    latex = report.to_latex(figure_page())
+    assert " & clients & 8 & 10 \\\\" in latex
+    assert "ATM & GA & 0.900 [0.850, 0.950] & -- \\\\" in latex
+    lines = list(csv.DictReader(io.StringIO(report.to_csv(figure_page()))))
+    assert [(line["defense"], line["attack"], line["setting"], line["value"]) for line in lines] == [
+        ("ATM", "GA", "clients = 8", "0.9"),
+        ("ATM", "GA", "clients = 10", ""),
+        ("ATM", "Adaptive", "clients = 10", "0.7"),
+        ("DP", "GA", "clients = 8", "0.9"),
+        ("DP", "GA", "clients = 10", ""),
+    ]
+
+
 def test_csv_gives_every_figure_with_its_interval_and_its_runs(page: report.Page, audit: Store) -> None:
     lines = list(csv.DictReader(io.StringIO(report.to_csv(page))))
     by_key = {(line["attack"], line["defense"], line["measure"]): line for line in lines}

@@ -12,7 +12,7 @@ from scapegoat.experiments import RunStore
 from scapegoat.experiments.executors import marks
 from scapegoat.experiments.plans import saved
 from scapegoat.report.estimate import over_seeds
-from scapegoat.report.measures import BY_KEY, from_summary
+from scapegoat.report.measures import BY_KEY, TEST_ACCURACY, from_summary
 from scapegoat.report.model import Estimate, Line, Panel, PaperCell, PaperFigure, PaperTable, Section
 
 # The paper prints attack accuracies only.
@@ -111,7 +111,7 @@ def _table(cells: _Cells, metric: str) -> PaperTable:
         columns=tuple(labels or (label,) for _, labels in columns),
         cells=tuple(tuple(cells.cell({**row, **column}, metric) for column, _ in columns) for row, _ in rows),
         row_titles=tuple(cells.title(n) for n in layout["rows"] if any(p["label"] for p in cells.points(n))),
-        caption=BY_KEY[metric].about + _seeds(cells.content["seeds"]),
+        caption=BY_KEY[metric].about + _seeds(cells.content["seeds"], metric),
     )
 
 
@@ -135,7 +135,7 @@ def _figure(cells: _Cells, metric: str, data: Mapping[str, Any]) -> PaperFigure:
         panels=tuple(
             Panel(p["label"] or label, tuple(line(p, q) for q in cells.points(layout["line"]))) for p in panels
         ),
-        caption=BY_KEY[metric].about + _seeds(cells.content["seeds"]),
+        caption=BY_KEY[metric].about + _seeds(cells.content["seeds"], metric),
         y_range=(BY_KEY[metric].low, BY_KEY[metric].high),
     )
 
@@ -168,7 +168,8 @@ def _cost_table(content: Mapping[str, Any]) -> PaperTable:
     )
 
 
-def _seeds(count: int) -> str:
+def _seeds(count: int, metric: str) -> str:
     if count == 1:
-        return " One seed; intervals over the targets."
+        drawn = "test records" if metric == TEST_ACCURACY.key else "targets"
+        return f" One seed; intervals over the {drawn}."
     return f" Mean over {count} seeds with Student's interval."

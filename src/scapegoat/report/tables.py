@@ -1,4 +1,4 @@
-"""The page's tables for papers and other programs: Markdown, LaTeX (booktabs) and CSV."""
+"""The page's tables for papers and other programs: Markdown, LaTeX (booktabs) and CSV. A figure becomes a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import groupby
 
 from scapegoat.report import limits
 from scapegoat.report.measures import ALL, LEAKAGE, TEST_ACCURACY, Measure, interval, number, written
-from scapegoat.report.model import Cell, Page, PaperCell, PaperTable, Study
+from scapegoat.report.model import Cell, Line, Page, PaperCell, PaperFigure, PaperTable, Section, Study
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -38,7 +38,7 @@ def to_markdown(page: Page) -> str:
     for section in page.sections:
         parts.append(f"## {_md(section.title)}")
         parts += [_md(text) for text in section.text]
-        for table in section.tables:
+        for table in _all_tables(section):
             parts += [f"**{_md(table.title)}** {_md(table.caption)}".rstrip(), _markdown_paper(table)]
     for study in page.studies:
         if study.title:
@@ -96,7 +96,7 @@ def _md(text: str) -> str:
 def to_latex(page: Page) -> str:
     """Every table as a `table` environment for `\\usepackage{booktabs}`."""
     tables = ["% needs \\usepackage{booktabs}"]
-    tables += [_latex_paper(table) for section in page.sections for table in section.tables]
+    tables += [_latex_paper(table) for section in page.sections for table in _all_tables(section)]
     for study in page.studies:
         tables += [_latex_matrix(study, measure) for measure in (*LEAKAGE, TEST_ACCURACY)]
     return "\n\n".join(tables) + "\n"
@@ -183,6 +183,8 @@ def to_csv(page: Page) -> str:
                     writer.writerow(
                         _safe({**line, "table": table.title, "attack": " / ".join(row), "defense": " / ".join(column)})
                     )
+        for figure in section.figures:
+            writer.writerows(_safe(line) for line in _csv_figure(figure))
     for study in page.studies:
         for found in study.matrix.cells.values():
             writer.writerows(_safe(line) for line in _csv_cell(study, found))
@@ -211,6 +213,21 @@ def _csv_cell(study: Study, cell: Cell) -> list[dict[str, object]]:
     return lines or [common]
 
 
+def _csv_figure(figure: PaperFigure) -> list[dict[str, object]]:
+    return [
+        {
+            **_csv_estimate(cell),
+            "table": figure.title,
+            "setting": f"{figure.x_label} = {x:g}",
+            "attack": line.label,
+            "defense": panel.title,
+        }
+        for panel in figure.panels
+        for line in panel.lines
+        for x, cell in _points(line).items()
+    ]
+
+
 def _csv_estimate(cell: PaperCell) -> dict[str, object]:
     ours = cell.ours
     note = cell.reason or ("paper outside the interval" if cell.differs else "")
@@ -228,6 +245,30 @@ def _safe(line: dict[str, object]) -> dict[str, object]:
 
 
 # --- Shared -----------------------------------------------------------------------------------------------------------
+
+
+def _all_tables(section: Section) -> list[PaperTable]:
+    """The section's tables, then its figures as tables."""
+    return [*section.tables, *(_as_table(figure) for figure in section.figures)]
+
+
+def _as_table(figure: PaperFigure) -> PaperTable:
+    """The numbers that a figure draws: a row a line, a column an x."""
+    lines = [(panel.title, line) for panel in figure.panels for line in panel.lines]
+    xs = sorted({x for _, line in lines for x in line.x})
+    return PaperTable(
+        title=figure.title,
+        rows=tuple((title, line.label) for title, line in lines),
+        columns=tuple((f"{x:g}",) for x in xs),
+        cells=tuple(tuple(_points(line).get(x, PaperCell()) for x in xs) for _, line in lines),
+        row_titles=("", figure.x_label),
+        caption=figure.caption,
+    )
+
+
+def _points(line: Line) -> dict[float, PaperCell]:
+    paper = line.paper or (None,) * len(line.x)
+    return {x: PaperCell(y, p) for x, y, p in zip(line.x, line.y, paper, strict=True)}
 
 
 def _matrix_text(cell: Cell, measure: Measure) -> str:

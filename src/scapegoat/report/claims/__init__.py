@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scapegoat.experiments.results import Collection
-from scapegoat.report.claims import attacks, costs, defenses
+from scapegoat.report.claims import attacks, costs, defenses, trends
 from scapegoat.report.claims.evidence import Finding, runs_of
 
 __all__ = ["Finding", "findings"]
@@ -12,7 +12,6 @@ __all__ = ["Finding", "findings"]
 def findings(collection: Collection) -> list[Finding]:
     """Every claim with its verdict, in the order in which the paper makes them."""
     runs = runs_of(collection)
-    trends = attacks.all_trends(runs)
     return [
         attacks.strongest(runs),
         attacks.greedy_over_random(runs),
@@ -21,7 +20,7 @@ def findings(collection: Collection) -> list[Finding]:
         defenses.atm_withstands_adaptive(runs),
         defenses.atm_keeps_test_accuracy(runs),
         defenses.participation_changes_little(runs),
-        *trends,
+        *trends.all_trends(runs),
         attacks.partial_within_eight(runs),
         costs.atm_is_cheap(collection.costs),
         costs.attack_is_practical(collection.costs),

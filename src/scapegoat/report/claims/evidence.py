@@ -7,15 +7,21 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from scapegoat.experiments.results import Collection
+from scapegoat.report.claims.scope import in_the_paper, unusual_options
 from scapegoat.report.estimate import over_seeds, paired
 from scapegoat.report.measures import from_summary
 from scapegoat.report.model import Estimate
 
 # What all attacks of one comparison must have in common.
 SHARED_BY_ATTACKS = ("knowledge", "targets", "mask", "start_round")
+
+# Means over seeds that differ by less are equal but for rounding.
+TIE = 1e-9
+BEYOND = "Beyond the paper's settings"
 
 # Title, head, rows.
 Table = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...]]
@@ -41,6 +47,22 @@ class Run:
         rule = self.spec["defense"]
         return " + ".join(part["name"] for part in rule) if isinstance(rule, list) else str(rule["name"])
 
+    @cached_property
+    def rule(self) -> str:
+        """The rule as tables name it: with the options that are not the usual ones for this federation."""
+        stated = self.spec["defense"]
+        return " + ".join(map(self._rule, stated)) if isinstance(stated, list) else self._rule(stated)
+
+    def _rule(self, stated: Mapping[str, Any]) -> str:
+        unusual = unusual_options(stated, self.federation)
+        options = ", ".join(f"{key}={value}" for key, value in unusual.items())
+        return f"{stated['name']} ({options})" if options else str(stated["name"])
+
+    @cached_property
+    def in_the_paper(self) -> bool:
+        """Whether the paper's claims are about this run."""
+        return in_the_paper(self.spec)
+
     @property
     def federation(self) -> Mapping[str, Any]:
         """The federation's part of the spec."""
@@ -64,6 +86,11 @@ class Comparison:
     def difference(self, measure: str = "accuracy_best", comparisons: int = 1) -> Estimate:
         """Mean of one minus other, with an interval that holds for so many comparisons together."""
         return paired([(a.figures[measure], b.figures[measure]) for a, b in self.pairs], comparisons)
+
+    @property
+    def in_the_paper(self) -> bool:
+        """Whether the paper's claims are about both sides."""
+        return self.one.in_the_paper and self.other.in_the_paper
 
     def sides(self, measure: str = "accuracy_best") -> tuple[Estimate, Estimate]:
         """Both sides over the seeds."""
@@ -99,7 +126,47 @@ def compare(runs: Sequence[Run], apart: Iterable[str], one: Test, other: Test) -
                 seeds = sorted(a.keys() & b.keys())
                 if seeds and a[seeds[0]].name != b[seeds[0]].name:
                     found.append(Comparison(a[seeds[0]], b[seeds[0]], tuple((a[s], b[s]) for s in seeds)))
-    return sorted(found, key=lambda c: (setting(c.one), c.one.attack, c.one.defense, c.other.attack, c.other.defense))
+    return sorted(found, key=_order)
+
+
+def _order(c: Comparison) -> tuple[str, ...]:
+    return setting(c.one), c.one.attack, c.one.rule, c.other.attack, c.other.rule
+
+
+def cells(
+    found: Iterable[Comparison], about: Callable[[Comparison], tuple[Run, ...]] = lambda c: (c.one, c.other)
+) -> list[list[Comparison]]:
+    """Comparisons about the same runs but for seed and rounds, at one number of rounds only.
+
+    That number is where most comparisons were made, then the longest: a shorter run of a cell is no new evidence.
+    """
+    by_place: dict[str, dict[int, list[Comparison]]] = defaultdict(lambda: defaultdict(list))
+    for c in found:
+        by_place["".join(place(run) for run in about(c))][c.one.federation["rounds"]].append(c)
+    return [by[max(by, key=lambda rounds: (len(by[rounds]), rounds))] for by in by_place.values()]
+
+
+def split(found: Iterable[Comparison]) -> tuple[list[Comparison], list[Comparison]]:
+    """Comparisons in the paper's settings, which its claims are judged by, and those beyond; each cell once."""
+    kept = sorted((c for cell in cells(found) for c in cell), key=_order)
+    return [c for c in kept if c.in_the_paper], [c for c in kept if not c.in_the_paper]
+
+
+def sources(found: Iterable[Comparison]) -> frozenset[str]:
+    """The runs behind comparisons."""
+    return frozenset(run.name for c in found for pair in c.pairs for run in pair)
+
+
+def differences(found: Sequence[Comparison], measure: str = "accuracy_best") -> list[Estimate]:
+    """What sets the sides of each comparison apart, with intervals that hold together."""
+    return [c.difference(measure, comparisons=len(found)) for c in found]
+
+
+def place(run: Run) -> str:
+    """What a run has in common with its repetitions by other seeds and its shorter or longer versions."""
+    spec = {key: value for key, value in run.spec.items() if key != "seed"}
+    spec["federation"] = {key: value for key, value in run.federation.items() if key != "rounds"}
+    return json.dumps(spec, sort_keys=True)
 
 
 def _grouped(runs: Iterable[Run], apart: Sequence[str]) -> dict[str, dict[str, dict[int, Run]]]:
@@ -147,11 +214,21 @@ def setting(run: Run) -> str:
     return ", ".join([*words, f"{federation['rounds']} rounds"])
 
 
-def judge(differences: Sequence[Estimate], *, everywhere: bool) -> str:
-    """What differences that should be positive say. `everywhere`: one clear exception is enough to refute."""
-    clear = sum(d.low is not None and d.low > 0 for d in differences)
-    against = sum(d.high is not None and d.high < 0 for d in differences)
-    if not differences:
+def above(estimate: Estimate, limit: float = 0.0) -> bool:
+    """Whether it is clearly above."""
+    return estimate.low is not None and estimate.low > limit
+
+
+def below(estimate: Estimate, limit: float = 0.0) -> bool:
+    """Whether it is clearly below."""
+    return estimate.high is not None and estimate.high < limit
+
+
+def judge(found: Sequence[Estimate], *, everywhere: bool, limit: float = 0.0) -> str:
+    """What differences that should be above `limit` say. `everywhere`: one clear exception is enough to refute."""
+    clear = sum(above(d, limit) for d in found)
+    against = sum(below(d, limit) for d in found)
+    if not found:
         return "not tested"
     if clear == 0 and against == 0:
         return "undecided"
@@ -159,20 +236,30 @@ def judge(differences: Sequence[Estimate], *, everywhere: bool) -> str:
         return "fails"
     if against:
         return "mixed"
-    return "holds" if clear == len(differences) else "holds where it can be told"
+    return "holds" if clear == len(found) else "holds where it can be told"
 
 
-def tally(differences: Sequence[Estimate]) -> str:
+def tally(found: Sequence[Estimate]) -> str:
     """How the differences fall, in words."""
-    if not differences:
+    if not found:
         return "no runs"
-    clear = sum(d.low is not None and d.low > 0 for d in differences)
-    against = sum(d.high is not None and d.high < 0 for d in differences)
-    positive = sum(d.value > 0 for d in differences)
+    positive = sum(d.value > TIE for d in found)
+    tied = sum(abs(d.value) <= TIE for d in found)
     return (
-        f"in its favour in {positive} of {len(differences)} comparisons, clearly so in {clear}; "
-        f"clearly against it in {against}"
+        f"in its favour in {positive} of {len(found)} comparisons, clearly in {sum(above(d) for d in found)}; "
+        f"{f'equal in {tied}; ' if tied else ''}clearly against it in {sum(below(d) for d in found)}"
     )
+
+
+def ranks(found: Sequence[Sequence[Comparison]]) -> tuple[int, int]:
+    """In how many cells the first side is ahead of all others by the means, and in how many level with the best."""
+    least = [min(c.difference().value for c in cell) for cell in found]
+    return sum(value > TIE for value in least), sum(abs(value) <= TIE for value in least)
+
+
+def aside(words: str) -> str:
+    """A sentence on what does not enter the verdict."""
+    return f" {BEYOND}, not judged: {words}." if words else ""
 
 
 def points(estimate: Estimate) -> str:
