@@ -104,6 +104,10 @@ def test_several_hostile_clients_raise_the_trim_unless_it_is_given():
         ({"seeds": 0}, "seeds"),
         ({"model": 3}, "model"),
         ({"clients": 1}, "malicious"),
+        ({"malicious": 0}, "nobody would attack"),
+        ({"overrides": ["attack.gamma=0.9"]}, "as in --attack"),
+        ({"overrides": ["defense.name=atm"]}, "as in --defense"),
+        ({"overrides": ["defense=[{name: norm_clipping}, {name: atm}]"]}, "as in --defense"),
     ],
 )
 def test_wrong_input_is_one_line_before_anything_runs(options, says):
@@ -128,7 +132,8 @@ def test_from_the_shell_one_command_gives_table_verdict_and_report(tmp_path):
         "def broken():\n    raise ValueError('no such weights')\n"
     )
     command = [sys.executable, "-m", "scapegoat", "audit", "--data", "npz:records.npz", "--rounds", "2"]
-    command += ["--attack", "passive", "--attack", "agrevader", "--defense", "fedavg"]
+    command += ["--attack", "passive", "--attack", "agrevader"]
+    command += ["--attack", "gradient_ascent", "--attack", "{name: gradient_ascent, scale: 2}", "--defense", "fedavg"]
     for override in OWN:
         command += ["--set", override]
 
@@ -138,9 +143,13 @@ def test_from_the_shell_one_command_gives_table_verdict_and_report(tmp_path):
     done = go("--model", "mine:make")
     assert done.returncode == 0, done.stderr
     assert "agrevader" in done.stdout
+    for scale in ("1.0", "2.0"):
+        assert f"gradient_ascent (scale={scale}) against fedavg" in done.stdout
+    assert "Note: One seed" in done.stdout
     assert (tmp_path / "report.html").stat().st_size > 10_000
     again = json.loads(go("--model", "mine:make", "--json").stdout)
-    assert len(again["runs"]) == 2
+    assert len(again["runs"]) == 4
+    assert any("One seed" in caveat for caveat in again["caveats"])
     assert again["verdict"]
     broken = go("--model", "mine:broken")
     assert broken.returncode == 2

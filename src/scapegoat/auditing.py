@@ -24,6 +24,8 @@ from scapegoat.experiments.run import Result, prepare
 ATTACKS = ("passive", "gradient_ascent", "agrevader", "adaptive", "fedpoisonmia")
 DEFENSES = ("fedavg", "median", "trimmed_mean", "atm", "clipped_atm", "memory_atm", "reputation_atm")
 ROUNDS = 150
+SHARED_BY_ATTACKS = ("targets", "mask", "knowledge", "start_round")
+"""What holds for every attack of an audit."""
 
 Model = str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module]
 Data = str | Mapping[str, Any] | tuple[Any, Any]
@@ -87,7 +89,7 @@ def plan(
     for name, chosen in (("attacks", attacks), ("defenses", defenses)):
         if isinstance(chosen, str) or not chosen:
             raise InputError(f"{name}: a list with at least one name is wanted, got {chosen!r}")
-    stated = data if isinstance(data, str | Mapping) else {"name": f"npz:{_save(data, out)}"}
+    stated = _stated(data, out)
     base: dict[str, Any] = {"data": stated, "federation": {"rounds": ROUNDS if rounds is None else rounds}}
     if clients is not None:
         base["federation"]["clients"] = clients
@@ -96,13 +98,18 @@ def plan(
     base["model"] = fitting_model(stated) if model is None else _model(model)
     # The first spec stands for what all share: its mistakes are reported without a defense in the way.
     shared = parse(base, overrides).canonical()
+    _refuse_options_of_one(shared)
+    if shared["federation"]["malicious"] == 0:
+        raise InputError(
+            "federation.malicious: 0 is not allowed in an audit, nobody would attack; at least 1 is wanted"
+        )
     specs = []
     for seed in range(seeds):
         for defense in defenses:
             fitted = fit_defense(defense, parse(shared).federation)
             for attack in attacks:
                 options = {"name": attack} if isinstance(attack, str) else dict(attack)
-                common = {key: shared["attack"][key] for key in ("targets", "mask", "knowledge", "start_round")}
+                common = {key: shared["attack"][key] for key in SHARED_BY_ATTACKS}
                 plain = {**shared, "seed": shared["seed"] + seed, "defense": fitted, "attack": {**common, **options}}
                 specs.append(parse(plain))
     return specs
@@ -164,7 +171,7 @@ def execute_plan(
     prepare(specs[0], root)
     store = RunStore(out)
     in_process = specs[0].model.name == "given"
-    workers = 1 if in_process else min(jobs or cores(), len(specs))
+    workers = 1 if in_process else min(cores() if jobs is None else jobs, len(specs))
     outcome = execute(specs, store, root=root, jobs=workers, on_event=on_event)
     if outcome.stopped:
         raise StorageError(f"audit: {outcome.stopped}; the same audit goes on once that is mended")
@@ -179,12 +186,36 @@ def execute_plan(
     return Audit(results, tuple(outcome.failures.values()), command=command, title=title)
 
 
+def _refuse_options_of_one(shared: Mapping[str, Any]) -> None:
+    """An audit has several attacks and defenses: what is set of one of them would be lost among what all share."""
+    usual = parse({}).canonical()
+    attack = {**shared["attack"], **{key: usual["attack"][key] for key in SHARED_BY_ATTACKS}}
+    for kind, given, example in (
+        ("attack", attack, "{name: fedpoisonmia, gamma: 0.2}"),
+        ("defense", shared["defense"], "{name: atm, trim: 2}"),
+    ):
+        if given != usual[kind]:
+            raise InputError(
+                f"{kind}: an audit has several; what is set of one is given with it, as in --{kind} '{example}'"
+            )
+
+
 def _model(model: Model) -> Any:
     if isinstance(model, str | Mapping):
         return model
     if not isinstance(model, nn.Module) and not callable(model):
         raise InputError(f"model: a name, a module or a factory is wanted, got {type(model).__name__}")
     return models.given(model)
+
+
+def _stated(data: Any, out: Path | None) -> Any:
+    """The data as a spec states it."""
+    if isinstance(data, Mapping) and "name" not in data:
+        raise InputError(
+            "data: a mapping is {'name': ..., option: value}; arrays are handed over as a pair, data=(x, y), "
+            "their options as overrides=['data.option=value']"
+        )
+    return data if isinstance(data, str | Mapping) else {"name": f"given:{_save(data, out)}"}
 
 
 def _save(data: Any, out: Path | None) -> Path:
@@ -194,8 +225,9 @@ def _save(data: Any, out: Path | None) -> Path:
     x, y = (d.detach().cpu().numpy() if isinstance(d, Tensor) else np.asarray(d) for d in data)
     if x.dtype == object or y.dtype == object:
         raise InputError("data: records and labels must be numbers of one shape each")
-    if x.ndim < 2 or len(x) != y.size:
-        raise InputError(f"data: records of shape {x.shape} with {y.size} labels; one label a record is wanted")
+    if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
+        count = len(y) if y.ndim else 1
+        raise InputError(f"data: records of shape {x.shape} with {count} labels; one label a record is wanted")
     content = io.BytesIO()
     np.savez(content, x=x, y=y)
     folder = (out or Path(tempfile.gettempdir())) / "data"

@@ -108,8 +108,51 @@ def test_when_only_dear_rules_exist_it_says_so() -> None:
     only = {"fedavg": {**FEDAVG, "passive": WATCHING}, "median": dear}
     found = report.verdict([s for s in audit(only) if s["attack"] == "passive" or s["defense"] == "median"])
     assert found.recommended is None
-    assert found.headline == "No rule tried is both tight and affordable."
+    assert found.headline.startswith(
+        "No rule tried is both tight and affordable: median, the tightest, costs 14 points"
+    )
     assert "above the limit of 5" in found.text
+
+
+def test_a_tight_rule_that_costs_too_much_is_named_with_its_price_not_plain_averaging() -> None:
+    dear = {a: (*f[:3], f[3] - 0.12) for a, f in TIGHT.items()}
+    leaky = {"passive": WATCHING, "fedpoisonmia": (0.93, 0.96, 0.5, 0.6)}
+    found = report.verdict(audit({"fedavg": FEDAVG, "atm": leaky, "median": dear}))
+    assert (found.recommended, found.least, found.status) == (None, "median", "open")
+    assert "median, the tightest, costs 14 points of test accuracy" in found.headline
+    assert "that is what watching already gives" in found.text
+
+
+def test_plain_averaging_that_leaks_is_never_said_to_stay_near_watching() -> None:
+    alone = report.verdict(audit({"fedavg": FEDAVG}))
+    assert alone.headline == "FedAvg is not enough here."
+    worse = {"passive": WATCHING, "fedpoisonmia": (0.99, 1.0, 0.9, 0.54)}
+    least = report.verdict(audit({"fedavg": FEDAVG, "atm": worse}))
+    assert least.headline == "No rule tried is good enough; FedAvg leaks least."
+    for found in (alone, least):
+        assert "stays within" not in found.text
+        assert "That is more than what watching already gives (accuracy: FedPoisonMIA" in found.text
+
+
+def test_a_rise_in_low_false_positive_detection_that_is_not_ruled_out_keeps_a_rule_from_closed() -> None:
+    risen = {"passive": WATCHING, "fedpoisonmia": (0.71, 0.78, 0.14, 0.63)}
+    found = report.verdict(audit({"fedavg": FEDAVG, "atm": risen}))
+    assert (found.recommended, found.status) == ("atm", "unclear")
+    assert "gains more than" not in found.headline
+    assert "By yes/no accuracy alone it would look closed; the scores do not rule out more." in found.text
+
+
+def test_a_rule_that_nothing_was_compared_with_is_not_called_the_best() -> None:
+    found = report.verdict(audit({"atm": {"fedpoisonmia": (0.55, 0.55, 0.02, 0.6)}}))
+    assert found.recommended is None
+    assert "best rule" not in found.text
+    assert "brings" not in found.text
+
+
+def test_a_model_that_has_memorised_nothing_yet_is_said_to_be_so() -> None:
+    nothing = {"passive": (0.53, 0.5, 0.01, 0.3), "fedpoisonmia": (0.53, 0.5, 0.01, 0.3)}
+    assert "memorised little or nothing yet" in report.verdict(audit({"fedavg": nothing})).text
+    assert "memorised little or nothing yet" not in report.verdict(audit({"fedavg": FEDAVG})).text
 
 
 def test_plain_averaging_is_enough_when_nothing_gains_on_watching() -> None:

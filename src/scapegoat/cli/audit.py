@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scapegoat.cli._components import component
+from scapegoat.cli._folders import could_be_a_folder
 
 if TYPE_CHECKING:
     from scapegoat.auditing import Audit
@@ -46,6 +47,7 @@ def audit(
     """Attack a simulated federation under each defense; print a verdict and write a report."""
     from scapegoat import auditing
 
+    could_be_a_folder(out)
     specs = auditing.plan(
         model=model,
         data=data,
@@ -88,6 +90,7 @@ def _as_json(found: Audit, report: Path) -> dict[str, Any]:
     return {
         "verdict": found.verdict.text,
         "recommended": found.verdict.recommended,
+        "caveats": list(found.verdict.caveats),
         "report": str(report),
         "runs": [result.summary for result in found.results],
         "failures": [{"spec_hash": f.name, "reason": f.reason} for f in found.failures],
@@ -98,17 +101,27 @@ class _Grid:
     """Attack by defense, filling in as runs finish: best-round accuracy over AUC."""
 
     def __init__(self, specs: list[Spec]) -> None:
-        from scapegoat.experiments.spec import describe
+        from scapegoat.report.collect import SHARED_OPTIONS, labels_of
 
-        self.describe = describe
-        self.attacks = list(dict.fromkeys(s.attack.name for s in specs))
-        self.defenses = list(dict.fromkeys(describe(s.defense) for s in specs))
+        attacks = labels_of([s.attack.canonical() for s in specs], ignore=SHARED_OPTIONS)
+        defenses = labels_of([s.defense.canonical() for s in specs])
+        pairs = zip(attacks, defenses, strict=True)
+        self.keys = {self._identity(spec): pair for spec, pair in zip(specs, pairs, strict=True)}
+        self.attacks, self.defenses = list(dict.fromkeys(attacks)), list(dict.fromkeys(defenses))
         self.cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.under_way: dict[tuple[str, str], str] = {}
         self.total, self.done = len(specs), 0
 
+    def key(self, spec: Spec) -> tuple[str, str]:
+        """The cell of a run."""
+        return self.keys[self._identity(spec)]
+
+    @staticmethod
+    def _identity(spec: Spec) -> str:
+        return json.dumps([spec.attack.canonical(), spec.defense.canonical()])
+
     def take(self, event: Event) -> None:
-        key = (event.spec.attack.name, self.describe(event.spec.defense))
+        key = self.key(event.spec)
         if event.kind in ("finished", "skipped") and event.summary is not None:
             self.cells.setdefault(key, []).append(event.summary)
             self.under_way.pop(key, None)
@@ -127,10 +140,10 @@ class _Grid:
         for defense in self.defenses:
             table.add_column(defense, justify="right")
         for attack in self.attacks:
-            table.add_row(attack, *(self._cell(attack, defense) for defense in self.defenses))
+            table.add_row(attack, *(self.cell(attack, defense) for defense in self.defenses))
         return table
 
-    def _cell(self, attack: str, defense: str) -> str:
+    def cell(self, attack: str, defense: str) -> str:
         summaries = self.cells.get((attack, defense))
         if not summaries:
             return self.under_way.get((attack, defense), "")
@@ -153,9 +166,8 @@ def _live_table(specs: list[Spec], quiet: bool) -> Iterator[Callable[[Event], No
         def line(event: Event) -> None:
             grid.take(event)
             if event.kind in ("finished", "failed"):
-                what = f"{event.spec.attack.name} against {grid.describe(event.spec.defense)}"
-                cell = grid._cell(event.spec.attack.name, grid.describe(event.spec.defense))
-                print(f"{grid.done}/{grid.total}  {what}: {cell}", flush=True)
+                attack, defense = grid.key(event.spec)
+                print(f"{grid.done}/{grid.total}  {attack} against {defense}: {grid.cell(attack, defense)}", flush=True)
 
         yield line
         return
@@ -185,4 +197,6 @@ def _print(found: Audit, specs: list[Spec], report: Path) -> None:
     console.print(grid.render())
     console.print()
     console.print(found.verdict.text, highlight=False)
+    for caveat in found.verdict.caveats:
+        console.print(f"Note: {caveat}", highlight=False)
     console.print(f"\nThe whole story: {report}", highlight=False)

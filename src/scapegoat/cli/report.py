@@ -40,6 +40,7 @@ def report(
     """Draw the report of a folder of runs: verdict, attack by defense, curves, ROC, and who was discarded."""
     from scapegoat import report as room
     from scapegoat.errors import InputError
+    from scapegoat.files import write_text
 
     target = out if out is not None else Path("report.html") if form is Format.html else None
     if target is not None and target.is_dir():
@@ -53,14 +54,18 @@ def report(
             if target is None:
                 sys.stdout.write(write(page))
             else:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(write(page), encoding="utf-8")
+                write_text(target, write(page))
         drawn = room.write_figures(page, figures) if figures is not None else []
     except OSError as error:
         raise InputError(f"{error.filename or target}: cannot be written ({error.strerror})") from None
     if target is not None:
-        for study in page.studies[:1]:
-            print(study.verdict.text if len(page.studies) == 1 else f"{len(page.studies)} settings.")
+        if len(page.studies) == 1:
+            verdict = page.studies[0].verdict
+            print("\n".join([verdict.text, *(f"Note: {caveat}" for caveat in verdict.caveats)]))
+        elif page.studies:
+            print(f"{len(page.studies)} settings.")
+        for note in page.notes:
+            print(f"Note: {note}")
         print(f"Written: {target}" + (f", and {len(drawn)} figures in {figures}" if drawn else ""))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from scapegoat.cli._folders import could_be_a_folder
 from scapegoat.cli._progress import round_progress
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ def run(
     from scapegoat.experiments import parse
     from scapegoat.experiments import run as run_spec
 
+    if out is not None:
+        could_be_a_folder(out)
     parsed = parse(spec, set_)
     with round_progress(parsed.federation.rounds, quiet=as_json) as progress:
         result = run_spec(parsed, store=out, root=root, progress=progress)

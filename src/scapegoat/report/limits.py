@@ -28,15 +28,14 @@ def of(page: Page) -> list[tuple[str, str]]:
         count = f"{targets[0]:,}" if len(targets) == 1 else f"{targets[0]:,} to {targets[-1]:,}"
         least = min(others, default=0)
         finest = (
-            f" With {least:,} non-members no false positive rate below {100 / least:.2g}% can be resolved: "
+            f" With {least:,} non-members no false positive rate below {100 / least:.2g}% can be resolved"
             if least
             else ""
         )
         found.append(
             (
                 f"{count} targets",
-                f"Intervals are 95% and cover the draw of the targets.{finest}"
-                + ("TPR at 0.1% FPR is then the share found with no false alarm at all." if 0 < least < 1000 else ""),
+                f"Intervals are 95% and cover the draw of the targets.{finest}" + _zero_false_alarms(least),
             )
         )
     if seeds == {1}:
@@ -75,3 +74,12 @@ def of(page: Page) -> list[tuple[str, str]]:
         ),
     ]
     return found
+
+
+def _zero_false_alarms(others: int) -> str:
+    """Which figures are really those at no false alarm at all, for so many non-members."""
+    rates = [rate for rate, needed in (("1%", 100), ("0.1%", 1000)) if 0 < others < needed]
+    if not rates:
+        return "." if others else ""
+    same = "are then the same figure," if len(rates) > 1 else "is then"
+    return f": TPR at {' and '.join(rates)} FPR {same} the share found with no false alarm."

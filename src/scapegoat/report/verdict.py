@@ -9,12 +9,13 @@ The criterion, in the order in which it is applied:
    With several seeds differences are taken seed by seed, so that what both runs of a seed share cancels out.
 3. *Open*: some attack is demonstrably above the baseline in accuracy, AUC or TPR at 1% FPR (the interval of the
    difference, widened for the number of comparisons made, lies above zero). *Closed*: for every attack the interval of
-   the difference, in accuracy and in AUC, ends within `tolerance`. *Unclear*: neither. A rule for which an attack is
+   the difference, in each of the three, ends within `tolerance`. *Unclear*: neither. A rule for which an attack is
    missing is *unjudged*.
 4. *Cost* is test accuracy lost against `fedavg` with nobody attacking; a rule above `max_cost` is not recommended.
 5. If `fedavg` itself is closed, nothing else is needed. Otherwise, of the affordable rules that leak least (within
    `TIE` of the least), the better status wins, then the higher test accuracy under attack. It is recommended if it is
-   closed, or if it is not open and demonstrably leaks less than `fedavg`. Else no rule is recommended.
+   closed, or if it is not open and demonstrably leaks less than `fedavg`. Else no rule is recommended; if one would be
+   but for its cost, the verdict is about that one and names its price.
 """
 
 from __future__ import annotations
@@ -178,6 +179,12 @@ def _judge(
         return replace(bare, reason="only watching was tried")
     excesses = {(a, m): evidence.excess((a, defense), m) for a in rivals for m in WEIGHED}
     (attack, measure), excess = max(excesses.items(), key=lambda item: item[1].value)
+    excesses |= {
+        (a, m): evidence.excess((a, defense), m)
+        for a in rivals
+        for m in DEMONSTRATED
+        if m in against[a] and m not in WEIGHED
+    }
     comparisons = len(rivals) * len(DEMONSTRATED)
     leaking = tuple(
         (a, m)
@@ -207,16 +214,27 @@ def _choose(
     averaging = next((j for j in judged if j.defense == plain), None)
     if averaging is not None and averaging.status == "closed":
         return averaging, averaging.defense, "closed"
-    affordable = [j for j in judged if not j.too_costly]
-    if not affordable:
-        return min(judged, key=_excess), None, "open"
-    least = min(map(_excess, affordable))
-    tied = [j for j in affordable if _excess(j) <= least + TIE]
-    best = min(tied, key=lambda j: (_RANK[j.status], -(j.under_attack or 0.0), _excess(j), j.defense))
-    better = averaging is None or _leaks_less(evidence, best, averaging)
-    if best.status == "closed" or (best.status == "unclear" and better):
-        return best, best.defense, best.status
+
+    def good(rule: Judgement) -> bool:
+        better = averaging is not None and _leaks_less(evidence, rule, averaging)
+        return rule.status == "closed" or (rule.status == "unclear" and better)
+
+    affordable, dear = ([j for j in judged if j.too_costly is costly] for costly in (False, True))
+    if affordable:
+        best = _best(affordable)
+        if good(best):
+            return best, best.defense, best.status
+    tight = [j for j in dear if good(j)]
+    if tight or not affordable:
+        return _best(tight or dear), None, "open"
     return best, None, best.status
+
+
+def _best(rules: Sequence[Judgement]) -> Judgement:
+    """Of the rules that leak least, the one with the better status, then with the higher test accuracy."""
+    least = min(map(_excess, rules))
+    tied = [j for j in rules if _excess(j) <= least + TIE]
+    return min(tied, key=lambda j: (_RANK[j.status], -(j.under_attack or 0.0), _excess(j), j.defense))
 
 
 def _leaks_less(evidence: Evidence, one: Judgement, other: Judgement) -> bool:

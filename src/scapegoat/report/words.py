@@ -9,6 +9,7 @@ from scapegoat.report.measures import ATTACK_NAMES, BY_KEY, number, written
 from scapegoat.report.model import Estimate, Judgement, Status, Verdict
 
 _NUMERALS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_SHORT = {"accuracy_best": "accuracy", "auc": "AUC", "tpr_at_fpr_01": "TPR at 1% FPR"}
 FEW_TARGETS = 200
 
 
@@ -70,8 +71,8 @@ def _headline(found: Findings) -> str:
             return "There is no finished run to judge."
         return "Only watching was tried: no verdict on any rule." if not found.active else "Too few runs for a verdict."
     name = rule(choice.defense)
-    if choice.too_costly:
-        return "No rule tried is both tight and affordable."
+    if choice.too_costly and choice.cost is not None:
+        return f"No rule tried is both tight and affordable: {name}, the tightest, costs {points(choice.cost)}."
     if found.recommended is not None and choice.defense == found.plain:
         return f"{name} is enough here: no attack tried gains more than {number(found.tolerance)} on merely watching."
     if found.status == "closed":
@@ -79,7 +80,8 @@ def _headline(found: Findings) -> str:
     if found.recommended is not None:
         return f"{name} is the best rule tried, but it is not shown to be enough."
     if found.status == "open":
-        return f"No rule tried is good enough; {name} leaks least."
+        alone = len(found.judgements) == 1
+        return f"{name} is not enough here." if alone else f"No rule tried is good enough; {name} leaks least."
     return "These runs do not settle which rule to use."
 
 
@@ -113,22 +115,33 @@ def _with_choice(found: Findings) -> str:
     if choice is None or choice.excess is None or "accuracy_best" not in choice.worst:
         return ""
     if choice.defense == found.plain:
-        return f"Its worst attack stays within {number(found.tolerance)} of watching, in accuracy and in AUC."
+        if choice.status == "closed":
+            return f"Its worst attack stays within {number(found.tolerance)} of watching, whichever figure is taken."
+        standing = _standing(found, choice)
+        return f"{standing[0].upper()}{standing[1:]}."
     attack, accuracy = choice.worst["accuracy_best"]
     name = rule(choice.defense)
-    text = f"{name} brings the worst attack to {written(accuracy)} ({attack_name(attack)})"
-    if found.recommended is None:
-        text = f"{name} leaks least of the rules tried: {written(accuracy)} ({attack_name(attack)})"
-    text += _scores(choice.worst, attack)
+    reached = f"{written(accuracy)} ({attack_name(attack)})"
+    if found.recommended is None and len(found.judgements) > 1:
+        text = f"{name} leaks least of the rules tried: {reached}"
+    elif found.undefended and found.recommended is not None:
+        text = f"{name} brings the worst attack to {reached}"
+    else:
+        text = f"With {name} the worst attack reaches {reached}"
+    return f"{text}{_scores(choice.worst, attack)}; {_standing(found, choice)}."
+
+
+def _standing(found: Findings, choice: Judgement) -> str:
+    """How the rule's worst attack stands to merely watching."""
     than = "what watching already gives" if found.baseline else "guessing"
-    high = choice.excess.high
+    high = choice.excess.high if choice.excess is not None else None
     if choice.status == "closed":
-        text += f"; that is {than}" + (f" (at most {number(high)} more)" if high is not None else "")
-    elif choice.status == "open":
-        text += f"; still more than {than} ({_leaks(choice)})"
-    elif high is not None:
-        text += f"; more than {than} is not shown, but up to {number(high)} more is not ruled out"
-    return text + "."
+        return f"that is {than}" + (f" (at most {number(high)} more)" if high is not None else "")
+    if choice.status == "open":
+        still = "that is" if choice.defense == found.plain else "still"
+        return f"{still} more than {than} ({_leaks(choice)})"
+    more = f", but up to {number(high)} more is not ruled out" if high is not None else ""
+    return f"more than {than} is not shown{more}"
 
 
 def _cost(found: Findings) -> str:
@@ -137,10 +150,9 @@ def _cost(found: Findings) -> str:
         return ""
     parts = []
     if choice.cost is not None and found.utility is not None:
-        points = round(choice.cost.value * 100)
         change = f"{number(found.utility[0])} to {number(found.utility[1])} with nobody attacking"
-        if points >= 1:
-            parts.append(f"cost: {points} point{'s' if points > 1 else ''} of test accuracy ({change})")
+        if choice.cost.value >= 0.005:
+            parts.append(f"cost: {points(choice.cost)} ({change})")
         else:
             parts.append(f"it costs no test accuracy ({change})")
         if choice.too_costly:
@@ -156,7 +168,11 @@ def _cost(found: Findings) -> str:
 def _hidden(found: Findings) -> str:
     if not found.fooled or found.choice is None:
         return ""
-    return "By yes/no accuracy alone it would look closed; the scores (AUC, TPR at 1% FPR) show that it is not."
+    text = "By yes/no accuracy alone it would look closed; "
+    shown = [name for key, name in _SHORT.items() if any(m == key for _, m in found.choice.leaking)]
+    if not shown:
+        return f"{text}the scores do not rule out more."
+    return f"{text}{listed(shown)} {'shows' if len(shown) == 1 else 'show'} that it is not."
 
 
 def _others(found: Findings) -> str:
@@ -169,8 +185,13 @@ def _others(found: Findings) -> str:
 def _memorised(found: Findings) -> str:
     accuracy, auc = found.baseline.get("accuracy_best"), found.baseline.get("auc")
     # Best-round accuracy is above one half by selection alone; the AUC of the final model is not.
-    if accuracy is None or auc is None or auc.low is None or auc.low <= 0.5:
+    if accuracy is None or auc is None or auc.low is None:
         return ""
+    if auc.low <= 0.5:
+        return (
+            "Watching is not shown to beat guessing: the model has memorised little or nothing yet. Train it as long "
+            "as in earnest before you rely on this."
+        )
     return (
         "Watching alone already beats guessing, and no aggregation rule can undo that: it is what the model memorised. "
         "Shorter training, regularisation or differential privacy can."
@@ -209,8 +230,7 @@ def _leaks(judgement: Judgement) -> str:
     by_measure: dict[str, list[str]] = {}
     for attack, measure in judgement.leaking:
         by_measure.setdefault(measure, []).append(attack_name(attack))
-    names = {"accuracy_best": "accuracy", "auc": "AUC", "tpr_at_fpr_01": "TPR at 1% FPR"}
-    return "; ".join(f"{names.get(m, BY_KEY[m].label)}: {listed(attacks)}" for m, attacks in by_measure.items())
+    return "; ".join(f"{_SHORT.get(m, BY_KEY[m].label)}: {listed(attacks)}" for m, attacks in by_measure.items())
 
 
 def rule(defense: str) -> str:
@@ -236,6 +256,12 @@ def hostile(malicious: int | None, clients: int | None) -> str:
 def numeral(count: int) -> str:
     """Small numbers as words."""
     return _NUMERALS[count] if 0 <= count < len(_NUMERALS) else f"{count:,}"
+
+
+def points(cost: Estimate) -> str:
+    """A loss of test accuracy in percentage points."""
+    count = round(cost.value * 100)
+    return f"{count} point{'' if count == 1 else 's'} of test accuracy"
 
 
 def percent(share: float) -> str:
