@@ -66,7 +66,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(tmp_path, arguments, says):
     assert says in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["a_file"]
 
 
 @pytest.mark.parametrize(
