@@ -139,6 +139,13 @@ def test_a_rise_in_low_false_positive_detection_that_is_not_ruled_out_keeps_a_ru
     found = report.verdict(audit({"fedavg": FEDAVG, "atm": risen}))
     assert (found.recommended, found.status) == ("atm", "unclear")
     assert "gains more than" not in found.headline
+    judged = found.of("atm")
+    assert judged is not None
+    # The interval in the table is that of accuracy and AUC; the sentence allows for all three.
+    assert judged.excess is not None
+    assert judged.excess.high is not None
+    assert judged.ceiling is not None
+    assert judged.excess.low <= judged.excess.value <= judged.excess.high < TOLERANCE < judged.ceiling
     assert "By yes/no accuracy alone it would look closed; the scores do not rule out more." in found.text
 
 

@@ -162,8 +162,9 @@ class Judgement:
     """What the runs say about one defense, beside merely watching under FedAvg.
 
     `excess` is the worst difference to the baseline over attacks and over accuracy and AUC; its bounds are those of the
-    worst case. `leaking` names the (attack, measure) pairs that are demonstrably above the baseline. `cost` is the test
-    accuracy lost against FedAvg with nobody attacking, `under_attack` the lowest test accuracy over the attacks.
+    worst case. `ceiling` is the most that no interval rules out, that of TPR at 1% FPR included. `leaking` names the
+    (attack, measure) pairs that are demonstrably above the baseline. `cost` is the test accuracy lost against FedAvg
+    with nobody attacking, `under_attack` the lowest test accuracy over the attacks.
     """
 
     defense: str
@@ -171,6 +172,7 @@ class Judgement:
     worst_attack: str | None = None
     worst_measure: str | None = None
     excess: Estimate | None = None
+    ceiling: float | None = None
     worst: Mapping[str, tuple[str, Estimate]] = field(default_factory=dict)
     leaking: tuple[tuple[str, str], ...] = ()
     cost: Estimate | None = None

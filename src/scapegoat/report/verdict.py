@@ -177,14 +177,9 @@ def _judge(
     rivals = [a for a in against if (a, defense) != evidence.baseline]
     if not rivals:
         return replace(bare, reason="only watching was tried")
-    excesses = {(a, m): evidence.excess((a, defense), m) for a in rivals for m in WEIGHED}
+    found = {(a, m): evidence.excess((a, defense), m) for a in rivals for m in DEMONSTRATED if m in against[a]}
+    excesses = {(a, m): excess for (a, m), excess in found.items() if m in WEIGHED}
     (attack, measure), excess = max(excesses.items(), key=lambda item: item[1].value)
-    excesses |= {
-        (a, m): evidence.excess((a, defense), m)
-        for a in rivals
-        for m in DEMONSTRATED
-        if m in against[a] and m not in WEIGHED
-    }
     comparisons = len(rivals) * len(DEMONSTRATED)
     leaking = tuple(
         (a, m)
@@ -192,16 +187,26 @@ def _judge(
         for m in DEMONSTRATED
         if m in against[a] and _above_zero(evidence.excess((a, defense), m, comparisons))
     )
+    ends = [e.high for e in found.values()]
+    ceiling = None if None in ends else max(end for end in ends if end is not None)
     status: Status = "unclear"
     if leaking:
         status = "open"
-    elif all(e.high is not None and e.high <= tolerance for e in excesses.values()):
+    elif ceiling is not None and ceiling <= tolerance:
         status = "closed"
     lows, highs = ([getattr(e, side) for e in excesses.values()] for side in ("low", "high"))
     if None not in lows:
         # The true worst case is at least each lower bound, and at most the largest upper bound.
         excess = Estimate(excess.value, max(lows), max(highs))
-    return replace(bare, status=status, worst_attack=attack, worst_measure=measure, excess=excess, leaking=leaking)
+    return replace(
+        bare,
+        status=status,
+        worst_attack=attack,
+        worst_measure=measure,
+        excess=excess,
+        ceiling=ceiling,
+        leaking=leaking,
+    )
 
 
 def _choose(

@@ -134,7 +134,7 @@ def _with_choice(found: Findings) -> str:
 def _standing(found: Findings, choice: Judgement) -> str:
     """How the rule's worst attack stands to merely watching."""
     than = "what watching already gives" if found.baseline else "guessing"
-    high = choice.excess.high if choice.excess is not None else None
+    high = choice.ceiling
     if choice.status == "closed":
         return f"that is {than}" + (f" (at most {number(high)} more)" if high is not None else "")
     if choice.status == "open":
