@@ -24,7 +24,7 @@ from scapegoat.federation.server import Server
 from scapegoat.federation.setting import FederationSetting
 from scapegoat.membership import inference, metrics
 from scapegoat.models import FlatModel
-from scapegoat.models.seeding import seeded
+from scapegoat.models.seeding import torch_seeded
 from scapegoat.randomness import derive, numpy_generator
 
 TRAIN_ACCURACY_RECORDS = 5000
@@ -109,8 +109,8 @@ class Simulation:
 
     def run_round(self) -> RoundRecord:
         """One round: choice, updates, aggregation, server step, scoring of the targets."""
-        # Dropout draws from the global streams: they start from the round's seed, so that a resumed run draws alike.
-        with seeded(derive(self.seed, "passes", self.round)):
+        # Dropout draws from torch's own stream: it starts from the round's seed, so that a resumed run draws alike.
+        with torch_seeded(derive(self.seed, "passes", self.round)):
             return self._run_round()
 
     def _run_round(self) -> RoundRecord:

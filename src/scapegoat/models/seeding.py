@@ -23,3 +23,15 @@ def seeded(seed: int) -> Iterator[None]:
         finally:
             np.random.set_state(legacy)  # noqa: NPY002
             random.setstate(python)
+
+
+@contextmanager
+def torch_seeded(seed: int) -> Iterator[None]:
+    """The same for torch's stream on the processor alone: all that layers draw from, and fast enough for a round."""
+    stream = torch.default_generator
+    state = stream.get_state()
+    stream.manual_seed(seed)
+    try:
+        yield
+    finally:
+        stream.set_state(state)
