@@ -182,6 +182,7 @@ def read_yaml(path: Path) -> Any:
 def load_yaml(text: str) -> Any:
     """The value of a YAML text; an InputError says what is wrong with it, and in which line."""
     try:
+        # A SafeLoader: it makes plain values only, whatever tags the text has.
         return yaml.load(text, _Loader)
     except RecursionError:
         raise InputError("is nested too deeply") from None
