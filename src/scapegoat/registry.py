@@ -16,7 +16,8 @@ import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Generic, TypeVar
+from types import UnionType
+from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -138,16 +139,33 @@ def first_problem(error: ValidationError) -> InputError:
         return OptionError(path, "is missing")
     if isinstance(cause, ValueError):
         return OptionError(path, str(cause))
-    message = first["msg"][0].lower() + first["msg"][1:]
-    return OptionError(path, f"{first['input']!r} is not allowed: {message}")
+    same = [first]
+    if len(first["loc"]) > 1 and _is_union(error, first["loc"][:-1]):
+        # None of several kinds of value that the option may have: the last part of the path names the kind.
+        path = ".".join(str(part) for part in first["loc"][:-1])
+        same = [d for d in details if d["loc"][:-1] == first["loc"][:-1]]
+    messages = [d["msg"][0].lower() + d["msg"][1:] for d in same]
+    return OptionError(path, f"{first['input']!r} is not allowed: {', or '.join(messages)}")
 
 
-def _allowed_keys(error: ValidationError, loc: tuple[int | str, ...]) -> str:
+def _class_at(error: ValidationError, loc: tuple[int | str, ...]) -> type[BaseModel] | None:
     cls = next((c for c in _subclasses(BaseModel) if c.__name__ == error.title), None)
-    for part in loc[:-1]:
+    for part in loc:
         field = cls.model_fields.get(str(part)) if cls is not None else None
         annotation = field.annotation if field is not None else None
         cls = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+    return cls
+
+
+def _is_union(error: ValidationError, loc: tuple[int | str, ...]) -> bool:
+    cls = _class_at(error, loc[:-1])
+    field = cls.model_fields.get(str(loc[-1])) if cls is not None else None
+    kinds = [] if field is None else [kind for kind in get_args(field.annotation) if kind is not type(None)]
+    return field is not None and get_origin(field.annotation) in (Union, UnionType) and len(kinds) > 1
+
+
+def _allowed_keys(error: ValidationError, loc: tuple[int | str, ...]) -> str:
+    cls = _class_at(error, loc[:-1])
     if cls is None:
         return ""
     keys = list(cls.model_fields)

@@ -57,6 +57,14 @@ def test_a_run_for_people_names_what_leaked_and_where_it_is_kept(tmp_path):
         (["audit", "--out", "a_file"], "a_file is a file"),
         (["audit", "--jobs", "0"], "jobs: 0"),
         (["run", "--set", "federation=5", "--set", "federation.rounds=2"], "federation is 5, which has no keys"),
+        (["run", "--nonsense"], "No such option '--nonsense' (see `scapegoat run --help`)"),
+        (["bananas"], "No such command 'bananas' (see `scapegoat --help`)"),
+        (["report"], "Missing argument 'DIR'"),
+        (["sweep", "main-c08", "--seeds", "many"], "'many' is not a valid integer"),
+        (
+            ["run", "--set", "attack={name: fedpoisonmia, alpha: much}"],
+            "attack.alpha: 'much' is not allowed: input should be 'optimize', or input should be a valid number",
+        ),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(tmp_path, arguments, says):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,18 @@ def test_the_page_names_its_sources_and_what_is_missing(store: Path, tmp_path: P
     assert str(store) not in written, "no path of a machine"
     for name in RunStore(store).finished():
         assert f"{RunStore(store).summary(name)['membership']['accuracy_best']:.3f}" in written
+
+
+def test_a_damaged_run_is_left_out_and_named(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(store, folder)
+    broken, sound = RunStore(folder).finished()
+    (folder / "runs" / broken / "rounds.parquet").write_bytes(b"PAR1")
+    with pytest.raises(SystemExit) as stop:
+        main(["results", "collect", str(folder), "--out", str(tmp_path / "tiny.parquet")])
+    assert not stop.value.code
+    assert f"left out: run {broken} (" in capsys.readouterr().err
+    assert pq.read_table(tmp_path / "tiny.parquet")["run"].to_pylist() == [sound]
 
 
 def test_what_is_no_result_file_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import pkgutil
 import sys
 
+import click
 import typer
 
 app = typer.Typer(
@@ -37,13 +38,22 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command. Exit 0: done; 1: a run failed; 2: the input was wrong, in one line."""
     from scapegoat.errors import InputError, RunError
 
+    command = typer.main.get_command(app)
     try:
-        app(arguments)
+        raise SystemExit(command.main(arguments, prog_name="scapegoat", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "scapegoat"
+        _stop(f"{error.format_message().rstrip('.')} (see `{path} --help`)", 2)
+    except click.ClickException as error:
+        _stop(error.format_message(), 2)
     except InputError as error:
         _stop(str(error), 2)
     except RunError as error:
         _stop(str(error), 1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, click.Abort):
         _stop("stopped; the same command goes on where this one was", 130)
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong, and there is nobody left to tell.

@@ -23,7 +23,7 @@ def collect(
     """Write one row a finished run: its spec, its figures with intervals, seconds, versions, date."""
     from scapegoat.experiments import results as files
 
-    table = files.collect(directory)
+    table = files.collect(directory, lambda run, problem: typer.echo(f"left out: run {run} ({problem})", err=True))
     files.save(table, out)
     print(f"{table.num_rows} runs in {out} ({out.stat().st_size / 1024:.0f} kB)")
 

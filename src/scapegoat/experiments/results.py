@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,21 @@ class Collection:
     costs: tuple[dict[str, Any], ...]
 
 
-def collect(directory: str | Path) -> pa.Table:
-    """The finished runs of a store. `spec` and `summary` are JSON; the keys of both are columns too."""
+def collect(directory: str | Path, left_out: Callable[[str, str], None] = lambda run, problem: None) -> pa.Table:
+    """The finished runs of a store. `spec` and `summary` are JSON; the keys of both are columns too.
+
+    `left_out` hears of each damaged run and what is wrong with it.
+    """
     store = RunStore(directory)
     plans = saved(directory)
     costs = [row for path in sorted((store.directory / "costs").glob("*.parquet")) for row in _rows(path)]
-    rows = [_row(store, name) for name in store.finished() if store.problem(name) is None]
+    rows = []
+    for name in store.finished():
+        problem = store.problem(name)
+        if problem is None:
+            rows.append(_row(store, name))
+        else:
+            left_out(name, problem)
     if not rows and not costs:
         raise InputError(f"{directory}: holds no finished runs (wanted: {store.runs}/<spec hash>/summary.json)")
     table = _table(rows)
