@@ -8,11 +8,9 @@ from typing import Annotated, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
+from torch.optim.adam import adam
 
 from scapegoat.errors import InputError
-
-_BLOCK = 1 << 16
-"""Entries that Adam works on at a time."""
 
 _SLOTS: dict[str, tuple[str, ...]] = {"sgd": (), "momentum": ("velocity",), "adam": ("first", "second", "steps")}
 
@@ -43,15 +41,25 @@ class OptimizerOptions(BaseModel):
         if self.optimizer == "momentum":
             vector.sub_(state["velocity"].mul_(self.momentum).add_(update), alpha=self.lr)
             return
-        steps = int(state["steps"].add_(1))
-        correction = (1 - self.beta2**steps) ** 0.5
-        size = -self.lr * correction / (1 - self.beta1**steps)
-        # Block by block: what was read stays in the cache, and the denominator needs no vector of its own.
-        parts = (torch.split(tensor, _BLOCK) for tensor in (vector, update, state["first"], state["second"]))
-        for here, change, first, second in zip(*parts, strict=True):
-            first.lerp_(change, 1 - self.beta1)
-            second.mul_(self.beta2).addcmul_(change, change, value=1 - self.beta2)
-            here.addcdiv_(first, second.sqrt().add_(self.eps * correction), value=size)
+        # PyTorch's fused kernel goes over the vectors once and needs none of its own; it counts the step itself.
+        with torch.no_grad():
+            adam(
+                [vector],
+                [update],
+                [state["first"]],
+                [state["second"]],
+                [],
+                [state["steps"].to(torch.float32)],
+                fused=True,
+                amsgrad=False,
+                beta1=self.beta1,
+                beta2=self.beta2,
+                lr=self.lr,
+                weight_decay=0.0,
+                eps=self.eps,
+                maximize=False,
+            )
+        state["steps"].add_(1)
 
 
 class ServerOptimizer:

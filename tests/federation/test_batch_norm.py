@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from scapegoat.errors import InputError
-from scapegoat.federation.local import Epochs
+from scapegoat.federation.local import Epochs, batch_gradient
 from scapegoat.models import FlatModel
 
 
@@ -87,3 +87,32 @@ def test_batches_of_one_record_are_refused_for_batch_norm_over_records():
     with pytest.raises(InputError, match=r"federation\.batch_size: 1 .*2 or more"):
         train(over_records(), records=5, batch_size=1)
     train(over_pixels(), records=5, batch_size=1)
+
+
+def gradient(model, records, batch_size=4):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(records, *model.input_shape, generator=generator)
+    y = torch.randint(3, (records,), generator=generator)
+    out = torch.full((model.d,), torch.nan)
+    return out, batch_gradient(model, model.initial(), x, y, batch_size, out)
+
+
+def test_a_client_with_one_record_sends_a_gradient_of_zero_where_batch_norm_cannot_normalise_it():
+    model = over_records()
+    before = model.buffers()
+    update, loss = gradient(model, records=1)
+    assert torch.equal(update, torch.zeros(model.d))
+    assert torch.equal(model.buffers(), before)
+    assert 0 < loss < 10
+
+
+@pytest.mark.parametrize(("build", "records"), [(over_records, 4), (over_pixels, 1), (without, 1)])
+def test_a_batch_that_the_model_takes_has_a_gradient(build, records):
+    update, _ = gradient(build(), records)
+    assert bool(update.isfinite().all())
+    assert bool(update.any())
+
+
+def test_gradients_of_one_record_are_refused_for_batch_norm_over_records():
+    with pytest.raises(InputError, match=r"federation\.batch_size: 1 .*2 or more"):
+        gradient(over_records(), records=1, batch_size=1)

@@ -39,7 +39,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize(
     ("module", "shape"),
     [
-        (nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)), (6,)),
+        (nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), (6,)),
         (modules.OverPositions(6, 5), (4, 6)),
         (modules.CalledTwice(6), (6,)),
     ],

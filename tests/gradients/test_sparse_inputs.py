@@ -37,7 +37,7 @@ def test_products_with_a_weight_equal_the_dense_ones(
 ) -> None:
     a = records(samples, features, density, binary, seed)
     weight, delta = torch.randn(width, features), torch.randn(samples, width)
-    sparse = SparseRows(a)
+    sparse = SparseRows.of(a)
     torch.testing.assert_close(sparse.times(a, weight), a @ weight.T, rtol=1e-4, atol=1e-4)
     ends = sorted({1 + samples // 3, max(1, samples - samples // 4), samples})
     for cut in (ends, [samples], ends[:1]):
@@ -86,9 +86,9 @@ def test_dense_strided_or_empty_inputs_stay_dense() -> None:
 
 
 def test_small_products_stay_dense() -> None:
-    sparse = SparseRows(records(64, 446, 0.1, True, 0))
+    sparse = SparseRows.of(records(64, 446, 0.1, True, 0))
     assert not sparse.pays(slice(0, 2), 10, 5e4)
-    assert SparseRows(records(300, 2000, 0.05, True, 0)).pays(slice(None), 512, 5e4)
+    assert SparseRows.of(records(300, 2000, 0.05, True, 0)).pays(slice(None), 512, 5e4)
 
 
 def test_facts_are_remembered_until_the_tensor_changes_or_dies() -> None:

@@ -92,6 +92,9 @@ class Rule(Component):
     by_gram: ClassVar[bool] = False
     """Whether the rule needs the Gram matrix, which then serves to find malformed rows too."""
 
+    needs_server_data: ClassVar[bool] = False
+    """Whether the rule judges updates by records of the server's own."""
+
     def __call__(self, updates: Updates | Stack, context: AggregationContext | None = None) -> Aggregate:
         """Aggregate the updates of one round."""
         stack = collect(updates, None if context is None else context.dimension)

@@ -56,6 +56,7 @@ def _largest_impacts(values_without: list[float], count: int) -> list[int]:
 class Fang(Rule):
     """Reject the f updates that raise the validation error most (ERR), the loss most (LFR), or either (both)."""
 
+    needs_server_data = True
     malicious: Annotated[int, Field(ge=1)] = 1
     method: Method = "both"
 

@@ -42,6 +42,8 @@ def fltrust(stack: Stack, root: Tensor) -> Aggregate:
 class FLTrust(Rule):
     """Updates weighted by their cosine with the server's own update, all brought to its length."""
 
+    needs_server_data = True
+
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The trusted mean."""
         if context.root_update is None:

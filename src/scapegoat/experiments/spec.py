@@ -48,9 +48,6 @@ _DEFAULT_NAMES = {
     "federation.schedule": "sync",
 }
 
-# Rules that judge updates by records of the server's own.
-_NEED_SERVER_DATA = ("fang", "fltrust")
-
 _written = PlainSerializer(lambda component: component.canonical())
 
 
@@ -107,7 +104,7 @@ class Spec(BaseModel):
     @model_validator(mode="after")
     def _server_has_data(self) -> Spec:
         stages = self.defense.stages if isinstance(self.defense, aggregation.Pipeline) else (self.defense,)
-        needy = next((stage.name for stage in stages if stage.name in _NEED_SERVER_DATA), None)
+        needy = next((stage.name for stage in stages if stage.needs_server_data), None)
         if needy is not None and self.data.validation == 0:
             raise OptionError(
                 "data.validation",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
 from scapegoat.attacks.checked import craft_checked
-from scapegoat.federation.local import Epochs, LocalRule, draw_batch
+from scapegoat.federation.local import Epochs, LocalRule, batch_gradient, draw_batch
 from scapegoat.gradients import GradientOracle, client_gradients
 from scapegoat.models import FlatModel
 from scapegoat.randomness import derive, generator
@@ -41,7 +41,7 @@ class OwnClients:
             rows = draw_batch(len(self.mask), self.batch_size, seed)
             x, y = self.mask.x[rows], self.mask.y[rows]
             if self.model.has_statistics:
-                self.model.gradient(self.start, x, y, out[row])
+                batch_gradient(self.model, self.start, x, y, self.batch_size, out[row])
             else:
                 client_gradients(self.model, self.start, x, y, [len(rows)], out[row : row + 1])
         self.model.set_buffers(buffers)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from scapegoat.data import Dataset
-from scapegoat.federation.local import Epochs, LocalRule, draw_batch
+from scapegoat.federation.local import Epochs, LocalRule, batch_gradient, draw_batch
 from scapegoat.gradients import client_gradients
 from scapegoat.models import FlatModel
 from scapegoat.randomness import derive
+
+TAKEN_FLOATS = 100_000
+"""Records that may be taken together whatever the size of the model (0.4 MB)."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class BenignClients:
         if self.model.has_statistics or isinstance(self.local, Epochs):
             return self._one_by_one(round_, clients, starts, out)
         losses = 0.0
-        for start, rows in _same_start(starts):
+        for start, rows in self._together(starts):
             batches = [self.batch(round_, clients[row]) for row in rows]
             taken = torch.cat(batches)
             target = out[rows[0] : rows[-1] + 1] if rows[-1] - rows[0] + 1 == len(rows) else None
@@ -48,6 +53,15 @@ class BenignClients:
             if target is None:
                 out[rows] = block
         return losses / len(clients), torch.empty(0)
+
+    def _together(self, starts: list[Tensor]) -> Iterator[tuple[Tensor, list[int]]]:
+        """Rows of clients that may share a pass: they start from the same model, and their records taken together are
+        no longer than a third of an update, unless that is short."""
+        record = math.prod(self.dataset.x.shape[1:])
+        several = max(1, max(self.model.d // 3, TAKEN_FLOATS) // max(1, self.batch_size * record))
+        for start, rows in _same_start(starts):
+            for first in range(0, len(rows), several):
+                yield start, rows[first : first + several]
 
     def _one_by_one(self, round_: int, clients: list[int], starts: list[Tensor], out: Tensor) -> tuple[float, Tensor]:
         losses = 0.0
@@ -62,7 +76,8 @@ class BenignClients:
                 losses += self.local.train(self.model, start, x, y, self.batch_size, seed, out[row])
             else:
                 taken = self.batch(round_, client)
-                losses += self.model.gradient(start, self.dataset.inputs(taken), self.dataset.y[taken], out[row])[1]
+                x, y = self.dataset.inputs(taken), self.dataset.y[taken]
+                losses += batch_gradient(self.model, start, x, y, self.batch_size, out[row])
             statistics += self.model.buffers()
         self.model.set_buffers(before)
         return losses / len(clients), statistics / len(clients)

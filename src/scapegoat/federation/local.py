@@ -62,12 +62,24 @@ class Epochs(LocalRule):
                     optimizer.advance(local, grad, state)
                     losses.append(loss)
         torch.sub(start, local, out=out)
-        if losses:
-            return sum(losses) / len(losses)
-        if batch_size == 1:
-            raise InputError("federation.batch_size: 1 is too few for a model with BatchNorm (allowed: 2 or more)")
-        # A client with a single record sends no change.
-        return float(F.cross_entropy(model.logits(start, x), y))
+        return sum(losses) / len(losses) if losses else _untrained(model, start, x, y, batch_size)
+
+
+def batch_gradient(model: FlatModel, start: Tensor, x: Tensor, y: Tensor, batch_size: int, out: Tensor) -> float:
+    """Write the gradient of a batch to `out` and return the loss; a record that BatchNorm cannot normalise changes
+    nothing."""
+    loss = _loss(model, start, x, y, out)
+    if loss is not None:
+        return loss
+    out.zero_()
+    return _untrained(model, start, x, y, batch_size)
+
+
+def _untrained(model: FlatModel, start: Tensor, x: Tensor, y: Tensor, batch_size: int) -> float:
+    """The loss of a client with a single record, which sends no change; a user who asked for such batches is told."""
+    if batch_size == 1:
+        raise InputError("federation.batch_size: 1 is too few for a model with BatchNorm (allowed: 2 or more)")
+    return float(F.cross_entropy(model.logits(start, x), y))
 
 
 def _loss(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, grad: Tensor) -> float | None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from scapegoat.aggregation import Aggregate, AggregationContext, Rule, Score, Stack
-from scapegoat.federation.local import Epochs, LocalRule, draw_batch
+from scapegoat.federation.local import Epochs, LocalRule, batch_gradient, draw_batch
 from scapegoat.models import FlatModel
 from scapegoat.optimizers import OptimizerOptions
 from scapegoat.randomness import derive, generator
@@ -96,7 +96,7 @@ class Server:
             self.local.train(self.model, self.parameters, x, y, self.batch_size, seed, out)
         else:
             rows = draw_batch(len(y), self.batch_size, seed)
-            self.model.gradient(self.parameters, x[rows], y[rows], out)
+            batch_gradient(self.model, self.parameters, x[rows], y[rows], self.batch_size, out)
         self.model.set_buffers(buffers)
         return out
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from scapegoat.gradients.perceptron import Perceptron
 from scapegoat.gradients.plan import plan_for
 from scapegoat.models.base import IMAGES_AT_ONCE, FlatModel
 
@@ -17,10 +18,14 @@ def client_gradients(
 ) -> list[float]:
     """Write each client's gradient of its mean cross-entropy, in training mode, into its row of `out` [clients, d].
 
-    `x` and `y` are the clients' batches one after the other, `sizes` their lengths. Returns each client's loss. Clients
-    share a forward and backward pass where no layer mixes samples or draws random numbers and no convolution makes the
-    activations large; their weight gradients are then written straight to their rows.
+    `x` and `y` are the clients' batches one after the other, `sizes` their lengths. Returns each client's loss. Linear
+    layers with ReLU are differentiated by hand. Other clients share a forward and backward pass where no layer mixes
+    samples or draws random numbers and no convolution makes the activations large; their weight gradients are then
+    written straight to their rows.
     """
+    perceptron = Perceptron.of(model, x)
+    if perceptron is not None:
+        return perceptron.gradients(vector, x, y, sizes, out)
     model.point_at(vector)
     model.module.train()
     shared = _shared(model, x, y, sizes, out) if _may_share(model) else None

@@ -19,8 +19,9 @@ from scapegoat.models.seeding import seeded
 from scapegoat.models.task import Task
 from scapegoat.registry import Component, Registry
 
-EVALUATED_AT_ONCE = 1024
-"""Records that pass through a model together when it is only evaluated."""
+EVALUATED_AT_ONCE = 320
+"""Records that pass through a model together when it is only evaluated: their activations are no longer than the
+parameters of the smallest model that is common, 0.3 million."""
 
 IMAGES_EVALUATED_AT_ONCE = 64
 """The same for images: their activations stay in the cache (1.2 times as fast as 300 at once)."""
@@ -137,19 +138,21 @@ class FlatModel:
         if not self.input_dtype.is_floating_point:
             x = x.to(self.input_dtype)  # rules that probe with noise draw floats, whatever the model takes
         batch = EVALUATED_AT_ONCE if x.dim() == 2 else IMAGES_EVALUATED_AT_ONCE
-        parts = [self._evaluated(part) for part in (torch.split(x, batch) if len(x) > batch else [x])]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(x) <= batch:
+            return self._evaluated(x, slice(None))
+        return torch.cat([self._evaluated(x, slice(start, start + batch)) for start in range(0, len(x), batch)])
 
-    def _evaluated(self, x: Tensor) -> Tensor:
-        sparse = facts(x).sparse if x.dim() == 2 else None
+    def _evaluated(self, x: Tensor, rows: slice) -> Tensor:
+        known = facts(x).sparse if x.dim() == 2 else None
+        part, sparse = x[rows], None if known is None else known.part(rows)
         with ExitStack() as stack:
             if sparse is not None:
                 for layer in self._linear:
-                    stack.enter_context(replaced(layer, _looking_up(layer, x, sparse)))
+                    stack.enter_context(replaced(layer, _looking_up(layer, part, sparse)))
             if x.dim() == 4:
                 for norm in self._groups:
                     stack.enter_context(replaced(norm, accurate(norm)))
-            return self.module(self.prepare(x))  # type: ignore[no-any-return]
+            return self.module(self.prepare(part))  # type: ignore[no-any-return]
 
     def gradient(
         self, vector: Tensor, x: Tensor, y: Tensor, out: Tensor | None = None, at_once: int | None = None

@@ -20,8 +20,8 @@ DENSEST = 0.2
 STRIP = 64
 """Units of a weight that are transposed at a time: the strip stays in cache while rows are looked up in it."""
 
-LOOKED_UP = 1 << 18
-"""Sums that are looked up before they are written to where they belong: more would leave the cache."""
+LOOKED_UP = 1 << 16
+"""Sums that are looked up before they are written to where they belong: more would take memory and save no time."""
 
 
 @functools.cache
@@ -45,15 +45,30 @@ class SparseRows:
     The dense rows are passed in with every call, so that a cache of these by tensor does not keep the tensor alive.
     """
 
-    def __init__(self, dense: Tensor) -> None:
-        self.samples, self.features = dense.shape
-        flat = np.flatnonzero(dense.numpy() != 0)
-        self._starts = torch.from_numpy(np.searchsorted(flat, np.arange(self.samples + 1) * self.features))
-        columns = flat - np.repeat(np.arange(self.samples) * self.features, self._starts.diff().numpy())
-        self._columns = torch.from_numpy(columns)
-        values = dense.reshape(-1)[torch.from_numpy(flat)]
-        self._values = None if bool((values == 1).all()) else values
+    def __init__(self, starts: Tensor, columns: Tensor, values: Tensor | None, features: int) -> None:
+        self.samples, self.features = len(starts) - 1, features
+        self._starts, self._columns, self._values = starts, columns, values
         self._whole: tuple[Tensor, Tensor, Tensor | None] | None = None
+
+    @classmethod
+    def of(cls, dense: Tensor) -> SparseRows:
+        """The entries of a matrix that are not zero; values that are all one are not kept."""
+        samples, features = dense.shape
+        flat = np.flatnonzero(dense.numpy() != 0)
+        starts = torch.from_numpy(np.searchsorted(flat, np.arange(samples + 1) * features))
+        columns = flat - np.repeat(np.arange(samples) * features, starts.diff().numpy())
+        values = dense.reshape(-1)[torch.from_numpy(flat)]
+        return cls(starts, torch.from_numpy(columns), None if bool((values == 1).all()) else values, features)
+
+    def part(self, rows: slice) -> SparseRows:
+        """Some of the rows, one after the other."""
+        first, last, _ = rows.indices(self.samples)
+        if (first, last) == (0, self.samples):
+            return self
+        named = slice(int(self._starts[first]), int(self._starts[last]))
+        values = None if self._values is None else self._values[named]
+        starts = self._starts[first : last + 1] - self._starts[first]
+        return SparseRows(starts, self._columns[named], values, self.features)
 
     def pays(self, rows: slice, units: int, overhead: float, transposed: int = 1) -> bool:
         """Whether looking up beats the dense product of some rows with a weight of so many units.
@@ -162,7 +177,7 @@ class InputFacts:
         self.version = dense._version
         plain = dense.dim() == 2 and dense.dtype == torch.float32 and dense.is_contiguous() and dense.numel() > 0
         sparse = plain and np.count_nonzero(dense.numpy()) <= DENSEST * dense.numel()
-        self.sparse = SparseRows(dense) if sparse else None
+        self.sparse = SparseRows.of(dense) if sparse else None
         self._gram: Tensor | None = None
 
     def gram(self, dense: Tensor) -> Tensor:

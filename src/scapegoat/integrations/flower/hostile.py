@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
 from scapegoat.attacks import registry as attacks
+from scapegoat.attacks.checked import craft_checked
 from scapegoat.errors import InputError, OptionError
 from scapegoat.gradients import GradientOracle
 from scapegoat.integrations.flower.modules import ReceivedModel
@@ -177,8 +178,7 @@ def _craft(given: ReceivedModel, config: HostileConfig, round_: int, honest: Ten
         generator=generator(config.seed, "attack", round_),
         trim=config.trim,
     )
-    crafted: Crafted = config.attack.craft(seen)
-    return crafted
+    return craft_checked(config.attack, seen)
 
 
 def _stand_ins(oracle: GradientOracle, config: HostileConfig, round_: int, honest: Tensor) -> list[Tensor]:

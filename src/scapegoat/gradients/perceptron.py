@@ -1,0 +1,143 @@
+"""The clients' gradients of linear layers with ReLU between them, by hand: the model that tabular audits train.
+
+Autograd would hold all clients' activations at once. Here a few clients pass together, as many as need no more memory
+than one update; their weight gradients are written straight to their rows, and each step reuses what the last one left.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scapegoat.gradients.pieces import Slot
+from scapegoat.models.base import FlatModel
+from scapegoat.models.products import SparseRows, facts
+
+LITTLE = 100_000
+"""Floats that activations may take whatever the size of the model (0.4 MB)."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    weight: Slot
+    bias: Slot | None
+
+
+@dataclass(frozen=True)
+class Perceptron:
+    """Where the weights of a perceptron lie in its flat vector, layer by layer."""
+
+    layers: tuple[_Layer, ...]
+    d: int
+
+    @classmethod
+    def of(cls, model: FlatModel, x: Tensor) -> Perceptron | None:
+        """The model as a perceptron, or None if it is anything else or these inputs are not what it takes."""
+        linear = _linear_layers(model.module)
+        if not linear or x.dtype != torch.float32 or x.flatten(1).shape[1] != linear[0].in_features:
+            return None
+        if x.dim() != 2 and not isinstance(next(model.module.children()), nn.Flatten):
+            return None
+        if [id(p) for layer in linear for p in layer.parameters()] != [id(p) for p in model.parameters]:
+            return None  # something is frozen or shared
+        layers = []
+        start = 0
+        for layer in linear:
+            weight = Slot(start, tuple(layer.weight.shape))
+            start += weight.size
+            bias = None if layer.bias is None else Slot(start, tuple(layer.bias.shape))
+            start += 0 if bias is None else bias.size
+            layers.append(_Layer(weight, bias))
+        return cls(tuple(layers), model.d)
+
+    def gradients(self, vector: Tensor, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor) -> list[float]:
+        """Write each client's gradient of its mean cross-entropy into its row of `out`; returns each client's loss."""
+        x = x.flatten(1)
+        sparse = facts(x).sparse
+        starts = [0, *itertools.accumulate(sizes)]
+        losses: list[float] = []
+        for first, last in self._groups(sizes):
+            here = slice(starts[first], starts[last])
+            ends = [end - starts[first] for end in starts[first + 1 : last + 1]]
+            rows = None if sparse is None else sparse.part(here)
+            losses += self._pass(vector, x[here], rows, y[here], ends, out[first:last])
+        return losses
+
+    def _groups(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Consecutive clients whose activations take no more room than one update, unless that is little."""
+        # Every layer's output, and on the way back one client's gradients at a time: twice the outputs at most.
+        room = max(self.d, LITTLE) // (2 * sum(layer.weight.shape[0] for layer in self.layers))
+        first = taken = 0
+        for client, size in enumerate(sizes):
+            if client > first and taken + size > room:
+                yield first, client
+                first, taken = client, 0
+            taken += size
+        yield first, len(sizes)
+
+    def _pass(
+        self, vector: Tensor, x: Tensor, sparse: SparseRows | None, y: Tensor, ends: list[int], out: Tensor
+    ) -> list[float]:
+        inputs = [x]
+        for layer in self.layers:
+            weight = layer.weight.of(vector)
+            bias = None if layer.bias is None else layer.bias.of(vector)
+            if len(inputs) == 1 and sparse is not None:
+                output = sparse.times(x, weight)
+                output = output if bias is None else output.add_(bias)
+            else:
+                output = F.linear(inputs[-1], weight, bias)
+            inputs.append(output.relu_() if layer is not self.layers[-1] else output)
+        ranges = list(itertools.pairwise((0, *ends)))
+        logits = inputs.pop()
+        losses = F.cross_entropy(logits, y, reduction="none")
+        delta = logits.softmax(1)
+        delta[torch.arange(len(y)), y] -= 1
+        for start, end in ranges:
+            delta[start:end] /= end - start
+        while inputs:
+            a = inputs.pop()
+            layer = self.layers[len(inputs)]
+            if not inputs and sparse is not None:
+                sparse.weight_gradients(a, delta, ends, [layer.weight.of(row) for row in out])
+            else:
+                for row, (start, end) in zip(out, ranges, strict=True):
+                    torch.mm(delta[start:end].T, a[start:end], out=layer.weight.of(row))
+            if layer.bias is not None:
+                for row, (start, end) in zip(out, ranges, strict=True):
+                    torch.sum(delta[start:end], 0, out=layer.bias.of(row))
+            if inputs:
+                # Nobody reads the activations any more: the gradients before them take their place.
+                for start, end in ranges:
+                    _back(delta[start:end] @ layer.weight.of(vector), a[start:end])
+                delta = a
+        return [float(losses[start:end].mean()) for start, end in ranges]
+
+
+def _back(grads: Tensor, outputs: Tensor) -> None:
+    """Through ReLU: the gradients with respect to its inputs replace its outputs."""
+    torch.ops.aten.threshold_backward.grad_input(grads, outputs, 0, grad_input=outputs)
+
+
+def _linear_layers(module: nn.Module) -> list[nn.Linear]:
+    """The layers of a `Sequential` of [Flatten,] Linear, ReLU, ..., Linear that nobody watches; else nothing."""
+    parts = list(module.children())
+    if type(module) is not nn.Sequential or any(_watched(m) for m in (module, *parts)):
+        return []
+    if parts and type(parts[0]) is nn.Flatten and (parts[0].start_dim, parts[0].end_dim) == (1, -1):
+        parts = parts[1:]
+    wanted = [nn.Linear if i % 2 == 0 else nn.ReLU for i in range(len(parts))]
+    if len(parts) % 2 == 0 or [type(part) for part in parts] != wanted:
+        return []
+    return [part for part in parts if isinstance(part, nn.Linear)]
+
+
+def _watched(module: nn.Module) -> bool:
+    """Whether it has hooks or a `forward` of its own: then its calls are not ours to leave out."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)
