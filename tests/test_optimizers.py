@@ -54,3 +54,34 @@ def test_step_leaves_its_inputs_alone():
 def test_a_state_of_another_optimizer_is_refused():
     with pytest.raises(InputError, match="optimizer adam"):
         ServerOptimizer(OptimizerOptions(optimizer="adam"), state={"velocity": torch.zeros(3)})
+
+
+@pytest.mark.parametrize("name", sorted(TORCH))
+@pytest.mark.parametrize(
+    "odd",
+    [
+        torch.arange(16.0)[::2],
+        torch.arange(64.0).view(8, 8)[:, 3],
+        torch.tensor(2.0).expand(8),
+        torch.arange(8.0, dtype=torch.float64),
+    ],
+)
+def test_an_update_counts_by_its_values_however_it_lies_in_memory(name, odd):
+    options = OptimizerOptions(optimizer=name)
+    plain, other = ServerOptimizer(options), ServerOptimizer(options)
+    vector = torch.linspace(-1, 1, 8)
+    for _ in range(3):
+        assert torch.equal(plain.step(vector, odd.float().clone()), other.step(vector, odd))
+
+
+@pytest.mark.parametrize("name", sorted(TORCH))
+@pytest.mark.parametrize("wrong", [torch.ones(7), torch.ones(9), torch.ones(1), torch.ones(1, 8)])
+def test_an_update_of_another_length_is_refused(name, wrong):
+    with pytest.raises(InputError, match=r"update of shape .* for parameters of \(8,\)"):
+        ServerOptimizer(OptimizerOptions(optimizer=name)).step(torch.ones(8), wrong)
+
+
+def test_moments_of_another_length_are_refused():
+    state = {"first": torch.zeros(7), "second": torch.zeros(7), "steps": torch.tensor(1)}
+    with pytest.raises(ValueError, match="moments of its length"):
+        ServerOptimizer(OptimizerOptions(), state=state).step(torch.ones(8), torch.ones(8))

@@ -32,6 +32,8 @@ class OptimizerOptions(BaseModel):
 
     def advance(self, vector: Tensor, update: Tensor, state: MutableMapping[str, Tensor]) -> None:
         """Move `vector` in place along minus the descent direction `update`."""
+        if update.shape != vector.shape:
+            raise InputError(f"an update of shape {tuple(update.shape)} came for parameters of {tuple(vector.shape)}")
         if self.optimizer == "sgd":
             vector.sub_(update, alpha=self.lr)
             return
@@ -41,13 +43,19 @@ class OptimizerOptions(BaseModel):
         if self.optimizer == "momentum":
             vector.sub_(state["velocity"].mul_(self.momentum).add_(update), alpha=self.lr)
             return
-        # PyTorch's fused kernel goes over the vectors once and needs none of its own; it counts the step itself.
+        # PyTorch's fused kernel goes over the vectors once and needs none of its own; it counts the step itself. It
+        # reads memory as it lies, whatever strides, lengths and types say.
+        moments = state["first"], state["second"]
+        if not all(
+            t.is_contiguous() and t.shape == vector.shape and t.dtype == vector.dtype for t in (vector, *moments)
+        ):
+            raise ValueError("Adam wants a contiguous vector, and moments of its length and type")
         with torch.no_grad():
             adam(
                 [vector],
-                [update],
-                [state["first"]],
-                [state["second"]],
+                [update.to(vector.dtype).contiguous()],
+                [moments[0]],
+                [moments[1]],
                 [],
                 [state["steps"].to(torch.float32)],
                 fused=True,

@@ -63,7 +63,7 @@ def test_every_client_gets_the_gradient_that_autograd_gives(
     x = scale * torch.randn(sum(sizes), *shape) * (torch.rand(sum(sizes), *shape) < density)
     y = torch.randint(CLASSES, (sum(sizes),))
     want, want_losses = by_autograd(model, vector, x, y, sizes)
-    assert Perceptron.of(model, x) is not None
+    assert Perceptron.of(model, x, y) is not None
     out = torch.full((len(sizes), model.d), torch.nan)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scapegoat.gradients.perceptron.LITTLE", room)  # few clients a pass, or all
@@ -133,6 +133,32 @@ def overridden() -> nn.Module:
     return module
 
 
+def reused(*places: int) -> nn.Module:
+    """A `Sequential` of the named ones among two layers that fit each other and one ReLU: some come twice."""
+    parts = [nn.Linear(FEATURES, FEATURES), nn.ReLU(), nn.Linear(FEATURES, CLASSES)]
+    return nn.Sequential(*(parts[place] for place in places))
+
+
+def more_parameters() -> nn.Module:
+    module = stack([8])
+    module[0].extra = nn.Parameter(torch.zeros(5))
+    return module
+
+
+def bias_first() -> nn.Module:
+    module = stack([8])
+    weight = module[0].weight
+    del module[0].weight
+    module[0].weight = weight
+    return module
+
+
+def partly_frozen() -> nn.Module:
+    module = stack([8])
+    module[0].weight.register_hook(lambda grad: grad * 0.5)
+    return module
+
+
 class Skipping(nn.Sequential):
     """A `Sequential` that is not one."""
 
@@ -147,6 +173,12 @@ class Skipping(nn.Sequential):
         shared(),
         hooked(),
         overridden(),
+        reused(0, 1, 2, 1),
+        reused(0, 1, 0, 1, 2),
+        reused(0, 1, 0, 2),
+        more_parameters(),
+        bias_first(),
+        partly_frozen(),
         Skipping(*stack([8])),
         nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES)),
         nn.Sequential(nn.Linear(FEATURES, 8), nn.Linear(8, CLASSES)),
@@ -159,13 +191,34 @@ def test_any_other_module_is_left_to_autograd(module: nn.Module) -> None:
     torch.manual_seed(0)
     model = flat(module)
     vector, x, y = model.initial(), torch.randn(6, FEATURES), torch.arange(6) % CLASSES
-    assert Perceptron.of(model, x) is None
+    assert Perceptron.of(model, x, y) is None
     want, _ = by_autograd(model, vector, x, y, [4, 2])
     out = torch.empty(2, model.d)
     client_gradients(model, vector, x, y, [4, 2], out)
     torch.testing.assert_close(out, want, rtol=1e-4, atol=1e-6)
 
 
+def test_a_hook_on_all_modules_is_obeyed() -> None:
+    torch.manual_seed(0)
+    model = flat(stack([8]))
+    vector, x, y = model.initial(), torch.randn(6, FEATURES), torch.arange(6) % CLASSES
+    handle = nn.modules.module.register_module_forward_hook(lambda module, args, output: output * 2)
+    try:
+        assert Perceptron.of(model, x, y) is None
+        want, _ = by_autograd(model, vector, x, y, [4, 2])
+        out = torch.empty(2, model.d)
+        client_gradients(model, vector, x, y, [4, 2], out)
+    finally:
+        handle.remove()
+    torch.testing.assert_close(out, want, rtol=1e-4, atol=1e-6)
+    assert Perceptron.of(model, x, y) is not None
+
+
+def test_labels_that_are_not_whole_numbers_of_64_bits_are_left_to_autograd() -> None:
+    model = flat(stack([8]))
+    assert Perceptron.of(model, torch.randn(3, FEATURES), torch.arange(3).to(torch.uint8)) is None
+
+
 def test_a_linear_layer_over_positions_is_left_to_autograd() -> None:
     model = flat(nn.Sequential(nn.Linear(FEATURES, CLASSES)))
-    assert Perceptron.of(model, torch.randn(6, 2, FEATURES)) is None
+    assert Perceptron.of(model, torch.randn(6, 2, FEATURES), torch.zeros(6).long()) is None

@@ -40,7 +40,12 @@ def main(arguments: list[str] | None = None) -> None:
 
     command = typer.main.get_command(app)
     try:
-        raise SystemExit(command.main(arguments, prog_name="scapegoat", standalone_mode=False) or 0)
+        # Not `command.main`, which would swallow Ctrl-C and a reader that goes away.
+        with command.make_context("scapegoat", sys.argv[1:] if arguments is None else list(arguments)) as context:
+            command.invoke(context)
+        raise SystemExit(0)
+    except click.exceptions.Exit as stop:
+        raise SystemExit(stop.exit_code) from None
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         raise SystemExit(error.exit_code) from None
@@ -53,7 +58,7 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(str(error), 2)
     except RunError as error:
         _stop(str(error), 1)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         _stop("stopped; the same command goes on where this one was", 130)
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong, and there is nobody left to tell.

@@ -23,7 +23,7 @@ def client_gradients(
     samples or draws random numbers and no convolution makes the activations large; their weight gradients are then
     written straight to their rows.
     """
-    perceptron = Perceptron.of(model, x)
+    perceptron = Perceptron.of(model, x, y)
     if perceptron is not None:
         return perceptron.gradients(vector, x, y, sizes, out)
     model.point_at(vector)

@@ -36,15 +36,16 @@ class Perceptron:
     d: int
 
     @classmethod
-    def of(cls, model: FlatModel, x: Tensor) -> Perceptron | None:
-        """The model as a perceptron, or None if it is anything else or these inputs are not what it takes."""
-        linear = _linear_layers(model.module)
-        if not linear or x.dtype != torch.float32 or x.flatten(1).shape[1] != linear[0].in_features:
+    def of(cls, model: FlatModel, x: Tensor, y: Tensor) -> Perceptron | None:
+        """The model as a perceptron, or None if it is anything else or these records are not what it takes."""
+        flattens, linear = _layers(model.module)
+        if not linear or x.dtype != torch.float32 or y.dtype != torch.int64:
             return None
-        if x.dim() != 2 and not isinstance(next(model.module.children()), nn.Flatten):
+        if (x.dim() != 2 and not flattens) or x.flatten(1).shape[1] != linear[0].in_features:
             return None
-        if [id(p) for layer in linear for p in layer.parameters()] != [id(p) for p in model.parameters]:
-            return None  # something is frozen or shared
+        own = [p for layer in linear for p in (layer.weight, layer.bias) if p is not None]
+        if [id(p) for p in own] != [id(p) for p in model.parameters] or any(p._backward_hooks for p in own):
+            return None  # something is frozen, shared, watched or not as usual
         layers = []
         start = 0
         for layer in linear:
@@ -124,17 +125,28 @@ def _back(grads: Tensor, outputs: Tensor) -> None:
     torch.ops.aten.threshold_backward.grad_input(grads, outputs, 0, grad_input=outputs)
 
 
-def _linear_layers(module: nn.Module) -> list[nn.Linear]:
-    """The layers of a `Sequential` of [Flatten,] Linear, ReLU, ..., Linear that nobody watches; else nothing."""
-    parts = list(module.children())
-    if type(module) is not nn.Sequential or any(_watched(m) for m in (module, *parts)):
-        return []
-    if parts and type(parts[0]) is nn.Flatten and (parts[0].start_dim, parts[0].end_dim) == (1, -1):
+def _layers(module: nn.Module) -> tuple[bool, list[nn.Linear]]:
+    """Whether a `Sequential` of [Flatten,] Linear, ReLU, ..., Linear that nobody watches begins with Flatten, and its
+    linear layers; no layers if it is anything else."""
+    if type(module) is not nn.Sequential or any(_EVERYWHERE) or any(_watched(m) for m in (module, *module)):
+        return False, []
+    parts = list(module)  # a layer that comes twice is there twice
+    flattens = bool(parts) and type(parts[0]) is nn.Flatten and (parts[0].start_dim, parts[0].end_dim) == (1, -1)
+    if flattens:
         parts = parts[1:]
     wanted = [nn.Linear if i % 2 == 0 else nn.ReLU for i in range(len(parts))]
     if len(parts) % 2 == 0 or [type(part) for part in parts] != wanted:
-        return []
-    return [part for part in parts if isinstance(part, nn.Linear)]
+        return flattens, []
+    return flattens, [part for part in parts if isinstance(part, nn.Linear)]
+
+
+_EVERYWHERE = (
+    torch.nn.modules.module._global_forward_hooks,
+    torch.nn.modules.module._global_forward_pre_hooks,
+    torch.nn.modules.module._global_backward_hooks,
+    torch.nn.modules.module._global_backward_pre_hooks,
+)
+"""Hooks on all modules."""
 
 
 def _watched(module: nn.Module) -> bool:

@@ -85,9 +85,11 @@ def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
 
 
 def memory(case: dict[str, Any]) -> dict[str, Any]:
-    """Floats a parameter at the peak of a round that ends with an evaluation, above the data set: what is kept from
-    round to round, and what comes and goes. The second depends on the records more than on the parameters where a
-    model convolves (activations)."""
+    """Floats a parameter in tensors at the peak of a round that ends with an evaluation, above the data.
+
+    What is kept from round to round, and what comes and goes; where a model convolves, the second depends on the
+    records more than on the parameters (activations).
+    """
     federation = simulation(case["model"], case["shape"], case["classes"])
     federation.evaluate_every = 1
     d = federation.model.d
