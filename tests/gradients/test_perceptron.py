@@ -33,7 +33,7 @@ def by_autograd(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, sizes: l
     return torch.stack([g for g, _ in found]), [loss for _, loss in found]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=300)
 @given(
     widths=st.lists(st.integers(1, 9), max_size=3),
     sizes=st.lists(st.integers(1, 5), min_size=1, max_size=6),
@@ -43,6 +43,7 @@ def by_autograd(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, sizes: l
     density=st.sampled_from([0.0, 0.1, 1.0]),
     scale=st.sampled_from([0.0, 1e-30, 1.0, 1e4]),
     room=st.sampled_from([0, 10**6]),
+    padding=st.sampled_from([0, 5]),
     seed=st.integers(0, 99),
 )
 def test_every_client_gets_the_gradient_that_autograd_gives(
@@ -54,6 +55,7 @@ def test_every_client_gets_the_gradient_that_autograd_gives(
     density: float,
     scale: float,
     room: int,
+    padding: int,
     seed: int,
 ) -> None:
     torch.manual_seed(seed)
@@ -64,12 +66,29 @@ def test_every_client_gets_the_gradient_that_autograd_gives(
     y = torch.randint(CLASSES, (sum(sizes),))
     want, want_losses = by_autograd(model, vector, x, y, sizes)
     assert Perceptron.of(model, x, y) is not None
-    out = torch.full((len(sizes), model.d), torch.nan)
+    out = torch.full((len(sizes), model.d + padding), torch.nan)[:, : model.d]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scapegoat.gradients.perceptron.LITTLE", room)  # few clients a pass, or all
         losses = client_gradients(model, vector, x, y, sizes, out)
     torch.testing.assert_close(out, want, rtol=1e-4, atol=1e-6 * max(1.0, scale))
     assert losses == pytest.approx(want_losses, rel=1e-4, abs=1e-6)
+
+
+def test_the_activations_of_many_clients_lie_where_later_gradients_will_be_written() -> None:
+    """Nothing that a pass leaves there is seen by the clients that pass later."""
+    torch.manual_seed(0)
+    model = flat(stack([40, 20]))
+    sizes = [9] * 12
+    x, y = torch.randn(sum(sizes), FEATURES), torch.arange(sum(sizes)) % CLASSES
+    plan = Perceptron.of(model, x, y)
+    assert plan is not None
+    want, _ = by_autograd(model, vector := model.initial(), x, y, sizes)
+    out = torch.full((12, model.d), torch.nan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scapegoat.gradients.perceptron.LITTLE", 0)
+        assert plan._together(sizes, 0, contiguous=True) > plan._together(sizes, 0, contiguous=False) > 0
+        client_gradients(model, vector, x, y, sizes, out)
+    torch.testing.assert_close(out, want, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("room", [0, 10**6])

@@ -54,14 +54,17 @@ class BenignClients:
                 out[rows] = block
         return losses / len(clients), torch.empty(0)
 
-    def _together(self, starts: list[Tensor]) -> Iterator[tuple[Tensor, list[int]]]:
-        """Rows of clients that may share a pass: they start from the same model, and their records taken together are
-        no longer than a third of an update, unless that is short."""
+    @property
+    def at_once(self) -> int:
+        """Clients whose records are taken together: no more floats than in an update, unless that is short."""
         record = math.prod(self.dataset.x.shape[1:])
-        several = max(1, max(self.model.d // 3, TAKEN_FLOATS) // max(1, self.batch_size * record))
+        return max(1, max(self.model.d, TAKEN_FLOATS) // max(1, self.batch_size * record))
+
+    def _together(self, starts: list[Tensor]) -> Iterator[tuple[Tensor, list[int]]]:
+        """Rows of clients that may share a pass: they start from the same model, and are not too many."""
         for start, rows in _same_start(starts):
-            for first in range(0, len(rows), several):
-                yield start, rows[first : first + several]
+            for first in range(0, len(rows), self.at_once):
+                yield start, rows[first : first + self.at_once]
 
     def _one_by_one(self, round_: int, clients: list[int], starts: list[Tensor], out: Tensor) -> tuple[float, Tensor]:
         losses = 0.0

@@ -1,13 +1,13 @@
 """The clients' gradients of linear layers with ReLU between them, by hand: the model that tabular audits train.
 
-Autograd would hold all clients' activations at once. Here a few clients pass together, as many as need no more memory
-than one update; their weight gradients are written straight to their rows, and each step reuses what the last one left.
+Autograd would hold all clients' activations at once. Here they lie in the rows where the last clients' gradients will
+be written; those clients pass later, and need no more memory than one update.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -62,45 +62,63 @@ class Perceptron:
         sparse = facts(x).sparse
         starts = [0, *itertools.accumulate(sizes)]
         losses: list[float] = []
-        for first, last in self._groups(sizes):
+        while len(losses) < len(sizes):
+            first = len(losses)
+            last = self._together(sizes, first, out.is_contiguous())
             here = slice(starts[first], starts[last])
             ends = [end - starts[first] for end in starts[first + 1 : last + 1]]
             rows = None if sparse is None else sparse.part(here)
-            losses += self._pass(vector, x[here], rows, y[here], ends, out[first:last])
+            memory = _Memory(out[last:].view(-1) if out.is_contiguous() else out[:0])
+            losses += self._pass(vector, x[here], rows, y[here], ends, out[first:last], memory)
         return losses
 
-    def _groups(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Consecutive clients whose activations take no more room than one update, unless that is little."""
-        # Every layer's output, and on the way back one client's gradients at a time: twice the outputs at most.
-        room = max(self.d, LITTLE) // (2 * sum(layer.weight.shape[0] for layer in self.layers))
-        first = taken = 0
-        for client, size in enumerate(sizes):
-            if client > first and taken + size > room:
-                yield first, client
-                first, taken = client, 0
-            taken += size
-        yield first, len(sizes)
+    def _together(self, sizes: Sequence[int], first: int, contiguous: bool) -> int:
+        """The client before which a pass ends: its activations fit where later gradients will be written, or else need
+        no more than one update."""
+        each = self._floats()
+        for last in range(len(sizes) - 1, first, -1) if contiguous else ():
+            if each * sum(sizes[first:last]) <= (len(sizes) - last) * self.d:
+                break
+        else:
+            last = first
+        taken, alone = 0, first
+        while alone < len(sizes) and (alone == first or each * (taken + sizes[alone]) <= max(self.d, LITTLE)):
+            taken, alone = taken + sizes[alone], alone + 1
+        return max(last, alone)
+
+    def _floats(self) -> int:
+        """Floats a sample: the outputs of every layer but the last, and the gradients of the largest."""
+        widths = [layer.weight.shape[0] for layer in self.layers[:-1]] or [0]
+        return sum(widths) + max(widths) + 2 * self.layers[-1].weight.shape[0]
 
     def _pass(
-        self, vector: Tensor, x: Tensor, sparse: SparseRows | None, y: Tensor, ends: list[int], out: Tensor
+        self,
+        vector: Tensor,
+        x: Tensor,
+        sparse: SparseRows | None,
+        y: Tensor,
+        ends: list[int],
+        out: Tensor,
+        memory: _Memory,
     ) -> list[float]:
         inputs = [x]
         for layer in self.layers:
             weight = layer.weight.of(vector)
-            bias = None if layer.bias is None else layer.bias.of(vector)
+            output = memory.take(len(x), len(weight))
+            bias = vector.new_zeros(()) if layer.bias is None else layer.bias.of(vector)
             if len(inputs) == 1 and sparse is not None:
-                output = sparse.times(x, weight)
-                output = output if bias is None else output.add_(bias)
+                sparse.times(x, weight, out=output).add_(bias)
             else:
-                output = F.linear(inputs[-1], weight, bias)
+                torch.addmm(bias, inputs[-1], weight.T, out=output)
             inputs.append(output.relu_() if layer is not self.layers[-1] else output)
         ranges = list(itertools.pairwise((0, *ends)))
         logits = inputs.pop()
         losses = F.cross_entropy(logits, y, reduction="none")
-        delta = logits.softmax(1)
+        delta = torch.softmax(logits, 1)
         delta[torch.arange(len(y)), y] -= 1
         for start, end in ranges:
             delta[start:end] /= end - start
+        spare = memory.take(len(x), max((a.shape[1] for a in inputs[1:]), default=0)).view(-1)
         while inputs:
             a = inputs.pop()
             layer = self.layers[len(inputs)]
@@ -113,16 +131,26 @@ class Perceptron:
                 for row, (start, end) in zip(out, ranges, strict=True):
                     torch.sum(delta[start:end], 0, out=layer.bias.of(row))
             if inputs:
-                # Nobody reads the activations any more: the gradients before them take their place.
-                for start, end in ranges:
-                    _back(delta[start:end] @ layer.weight.of(vector), a[start:end])
+                # Back through the layer and the ReLU before it; then nobody reads what that one put out any more.
+                grads = torch.mm(delta, layer.weight.of(vector), out=spare[: a.numel()].view(a.shape))
+                torch.ops.aten.threshold_backward.grad_input(grads, a, 0, grad_input=a)
                 delta = a
         return [float(losses[start:end].mean()) for start, end in ranges]
 
 
-def _back(grads: Tensor, outputs: Tensor) -> None:
-    """Through ReLU: the gradients with respect to its inputs replace its outputs."""
-    torch.ops.aten.threshold_backward.grad_input(grads, outputs, 0, grad_input=outputs)
+class _Memory:
+    """Floats that nobody needs yet, given out piece by piece; when they are used up, fresh ones."""
+
+    def __init__(self, floats: Tensor) -> None:
+        self._floats = floats
+
+    def take(self, rows: int, columns: int) -> Tensor:
+        """Room for a matrix."""
+        size = rows * columns
+        if size > len(self._floats):
+            return torch.empty(rows, columns)
+        taken, self._floats = self._floats[:size], self._floats[size:]
+        return taken.view(rows, columns)
 
 
 def _layers(module: nn.Module) -> tuple[bool, list[nn.Linear]]:

@@ -81,12 +81,12 @@ class SparseRows:
         dense = (last - first) * self.features * units / 35
         return named * units / 10 + transposed * self.features * units / 1.5 + overhead < dense
 
-    def times(self, dense: Tensor, weight: Tensor) -> Tensor:
-        """A W^T [s, o]: the sum of the columns of W that each row names."""
+    def times(self, dense: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
+        """A W^T [s, o], in `out` if it is given: the sum of the columns of W that each row names."""
         units = len(weight)
+        result = torch.empty(self.samples, units) if out is None else out
         if not self.pays(slice(None), units, 5e4):
-            return dense @ weight.T
-        result = torch.empty(self.samples, units)
+            return torch.mm(dense, weight.T, out=result)
         for here, sums in self._strips(weight):
             result[:, here] = sums
         return result

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from scapegoat import models
 from scapegoat.aggregation import get as get_rule
+from scapegoat.aggregation.stack import collect
 from scapegoat.attacks import get as get_attack
 from scapegoat.data import Dataset, DataSpec
 from scapegoat.data.partitions import IID
@@ -85,20 +86,26 @@ def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
 
 
 def memory(case: dict[str, Any]) -> dict[str, Any]:
-    """Floats a parameter in tensors at the peak of a round that ends with an evaluation, above the data.
+    """Floats a parameter in tensors at the peak of a round, above the data and the copies of it that are the batches.
 
-    What is kept from round to round, and what comes and goes; where a model convolves, the second depends on the
-    records more than on the parameters (activations).
+    What is kept from round to round, and what comes and goes in the greediest part of a round: the updates, the
+    server's step, an evaluation. Where a model convolves, that depends on the records more than on the parameters.
     """
     federation = simulation(case["model"], case["shape"], case["classes"])
-    federation.evaluate_every = 1
-    d = federation.model.d
     federation.run_round()
-    kept = federation.setting.picked + 1 + sum(t.numel() for t in federation.server.optimizer_state.values()) / d
-    return {
-        "kept_floats_per_parameter": kept,
-        "passing_floats_per_parameter": peak_of_tensors(federation.run_round) / 4 / d,
+    server, d = federation.server, federation.model.d
+    kept = federation.setting.picked + 1 + sum(t.numel() for t in server.optimizer_state.values()) / d
+    picked = federation.pick(1)
+    updates = torch.zeros(len(picked), d)
+    batches = sum(x.numel() for x, _ in _batches(federation)[: federation.benign.at_once])
+    starts = [server.parameters] * len(picked)
+    parts = {
+        "updates": peak_of_tensors(lambda: federation.benign.updates(1, picked, starts, updates)) / 4 - batches,
+        "step": peak_of_tensors(lambda: server.step(collect(updates), picked, [1] * len(picked), 1)) / 4,
+        "targets": peak_of_tensors(lambda: federation.model.logits(server.parameters, federation.targets.x)) / 4,
+        "test": peak_of_tensors(lambda: federation.accuracy(federation.test)) / 4,
     }
+    return {"kept_floats_per_parameter": kept, "passing_floats_per_parameter": max(parts.values()) / d}
 
 
 def _batches(federation: Simulation) -> list[tuple[Tensor, Tensor]]:
