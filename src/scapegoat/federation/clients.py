@@ -16,7 +16,7 @@ from scapegoat.models import FlatModel
 from scapegoat.randomness import derive
 
 TAKEN_FLOATS = 300_000
-"""Records that may be taken together whatever the size of the model (1.2 MB): small models gain from more clients a pass."""
+"""Records that may be taken together whatever the size of the model (1.2 MB): small models gain from long passes."""
 
 
 @dataclass(frozen=True)
