@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     command = typer.main.get_command(app)
     try:
         # Not `command.main`, which would swallow Ctrl-C and a reader that goes away.
-        with command.make_context("scapegoat", sys.argv[1:] if arguments is None else list(arguments)) as context:
+        with command.make_context("scapegoat", sys.argv[1:] if arguments is None else [*arguments]) as context:
             command.invoke(context)
         raise SystemExit(0)
     except click.exceptions.Exit as stop:
