@@ -27,7 +27,7 @@ def take(report: Path, folder: Path, cell: tuple[str, str] | None) -> list[Path]
     """Write every picture; `cell` is the (attack, defense) to choose, if not the page's own choice."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        sys.exit(f"no browser found: one of {', '.join(BROWSERS)} is wanted")
+        sys.exit(f"no browser found: one of {', '.join(BROWSERS)} is expected")
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     with sync_playwright() as playwright:

@@ -5,6 +5,7 @@ set -eu
 here=$(dirname "$0")
 runs=${1:?usage: results/run.sh DIR}
 sweep() { scapegoat sweep "$@"; }
+results() { PYTHONPATH="$here/.." python -m results "$@"; }
 
 sweep main-c08 --data hospital --rounds 150 --out "$runs/hospital"
 sweep main-c08 --data location30 --rounds 300 --seeds 3 --out "$runs/location30"
@@ -20,6 +21,6 @@ sweep "$here/partial.yaml" --out "$runs/hospital"
 sweep "$here/cifar10.yaml" --out "$runs/cifar10"
 
 for name in hospital location30 cifar10; do
-  scapegoat results collect "$runs/$name" --out "$here/$name.parquet"
+  results collect "$runs/$name" --out "$here/$name.parquet"
 done
-scapegoat results page "$here" --out "$here/README.md"
+results page "$here" --out "$here/README.md"

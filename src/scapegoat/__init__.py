@@ -6,27 +6,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scapegoat import aggregation, attacks, data, models, report
+    from scapegoat import aggregation, attacks, data, models, protections, report
     from scapegoat.auditing import Audit, audit
     from scapegoat.experiments.run import Result, run
     from scapegoat.experiments.spec import Spec
     from scapegoat.experiments.store import RunStore
+    from scapegoat.findings import Findings, load, sweep
 
 __version__ = "0.1.0"
 
 # Imported when first used, so that `scapegoat --help` does not wait for torch.
-_ROOMS = ("aggregation", "attacks", "data", "models", "report", "theory", "geometry", "gradients", "membership")
+_ROOMS = ("aggregation", "attacks", "data", "models", "protections", "report", "geometry", "gradients", "membership")
 _NAMES = {
     "Audit": "auditing",
     "audit": "auditing",
-    "run": "experiments",
+    "Findings": "findings",
+    "load": "findings",
+    "sweep": "findings",
+    "run": "experiments.run",
     "Spec": "experiments",
-    "Result": "experiments",
+    "Result": "experiments.run",
     "RunStore": "experiments",
 }
 
 __all__ = [
     "Audit",
+    "Findings",
     "Result",
     "RunStore",
     "Spec",
@@ -34,9 +39,12 @@ __all__ = [
     "attacks",
     "audit",
     "data",
+    "load",
     "models",
+    "protections",
     "report",
     "run",
+    "sweep",
 ]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
 
 class ScapegoatError(Exception):
     """Base of every error that scapegoat raises on purpose."""
@@ -30,3 +34,30 @@ class RunError(ScapegoatError, RuntimeError):
 
 class StorageError(RunError):
     """A run could not be written: the disk is full, or the store read-only. Other runs would fare no better."""
+
+
+class PolicyError(ScapegoatError):
+    """A policy was not met. One line per demand that was violated or cannot be shown to hold (exit code 3)."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("; ".join(self.lines))
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C, with one line on what is saved and how to go on."""
+
+
+def shown(value: Any) -> str:
+    """A value of a user's, for a message: as Python writes it, but no longer than a line holds."""
+    try:
+        return _short.repr(value)
+    except ValueError:
+        return f"a {type(value).__name__} of thousands of digits"
+
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 120
+_short.maxlong = 60
+_short.maxlevel = 4
+_short.maxlist = _short.maxtuple = _short.maxdict = 8

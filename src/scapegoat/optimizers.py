@@ -21,14 +21,25 @@ class OptimizerOptions(BaseModel):
     It has no state of its own: `advance` keeps its moments in the mapping that the caller hands in and saves.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     optimizer: Literal["sgd", "momentum", "adam"] = "adam"
+    """The method."""
     lr: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.01
+    """Learning rate."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Of SGD with momentum."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Of Adam."""
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Of Adam."""
     eps: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1e-8
+    """Of Adam."""
+
+    @property
+    def vectors(self) -> int:
+        """Vectors as long as the parameters that it keeps from step to step."""
+        return len([slot for slot in _SLOTS[self.optimizer] if slot != "steps"])
 
     def advance(self, vector: Tensor, update: Tensor, state: MutableMapping[str, Tensor]) -> None:
         """Move `vector` in place along minus the descent direction `update`."""

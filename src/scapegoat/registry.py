@@ -19,21 +19,46 @@ from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from scapegoat.errors import InputError, OptionError
+from scapegoat.errors import InputError, OptionError, shown
+from scapegoat.extending.plugins import load_installed
+from scapegoat.extending.resolve import is_path, resolve
+from scapegoat.extending.sources import fingerprint
+
+
+def added(default: Any) -> Any:
+    """The default of an option that a later version added: written out, and so part of the hash, only where it differs.
+
+    Runs of specs that do not use the option keep their names. It serves components and the plain parts of a spec
+    (`federation`, `evaluation`) alike:
+
+        reference: Annotated[int, Field(ge=0)] = added(0)
+    """
+    return Field(default, exclude_if=lambda value: bool(value == default))
 
 
 class Component(BaseModel):
     """Options of one named thing. Frozen; unknown options are refused, and numbers that JSON cannot write."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     name: ClassVar[str] = ""
 
     def canonical(self) -> dict[str, Any]:
-        """The component as the spec writes it: its name and every option."""
-        return {"name": self.name, **self.model_dump(mode="json")}
+        """The component as the spec writes it: its name and every option, but `added` ones only where they are used.
+
+        Of a user's own component also what its code is, so that an edited one is another run.
+        """
+        code = {"code": fingerprint(type(self))} if is_foreign(type(self)) else {}
+        return {"name": self.name, **self.model_dump(mode="json"), **code}
+
+
+def is_foreign(cls: type[Component]) -> bool:
+    """Whether a component is a user's own: it can change without a change of name, so a run notes what it is."""
+    return not cls.__module__.startswith("scapegoat.")
 
 
 C = TypeVar("C", bound=Component)
@@ -44,14 +69,24 @@ class Registry(Generic[C]):
     """Names to component classes, filled by importing every module of a package."""
 
     def __init__(
-        self, kind: str, package: str, expand: Callable[[str], tuple[str, dict[str, Any]] | None] | None = None
+        self,
+        kind: str,
+        base: type[C],
+        package: str,
+        expand: Callable[[str], tuple[str, dict[str, Any]] | None] | None = None,
     ) -> None:
         """`expand` turns a free-form name such as `npz:records.npz` into a registered name and options."""
         self.kind = kind
+        self.base = base
         self._package = package
         self._expand = expand
         self._classes: dict[str, type[C]] = {}
         self._loaded = False
+
+    @property
+    def one(self) -> str:
+        """The kind with its article: "an attack"."""
+        return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
 
     def register(self, name: str) -> Callable[[type[K]], type[K]]:
         """Class decorator: `name` means this class from now on."""
@@ -59,7 +94,9 @@ class Registry(Generic[C]):
         def add(cls: type[K]) -> type[K]:
             known = self._classes.get(name)
             if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise ValueError(f"{self.kind} {name!r} is registered twice: {known} and {cls}")
+                raise InputError(
+                    f"{self.kind} {name!r} is registered twice, by {_where(known)} and by {_where(cls)}; rename one"
+                )
             cls.name = name
             self._classes[name] = cls  # type: ignore[assignment]
             return cls
@@ -74,6 +111,7 @@ class Registry(Generic[C]):
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{self._package}.{module.name}")
+        load_installed()
 
     def names(self) -> list[str]:
         """All registered names, sorted."""
@@ -88,19 +126,39 @@ class Registry(Generic[C]):
     def cls(self, name: str) -> type[C]:
         """The class behind a name, or an InputError that says which names there are."""
         self.load()
+        if name not in self._classes and is_path(name):
+            return self._outside(name)
         if name not in self._classes:
             close = difflib.get_close_matches(name, self._classes, n=1)
             hint = f", did you mean {close[0]!r}?" if close else ""
-            raise OptionError("name", f"{name!r} is not a {self.kind}{hint} (one of: {', '.join(self.names())})")
+            raise OptionError(
+                "name",
+                f"{shown(name)} is not {self.one}{hint} (one of: {', '.join(self.names())}, or your own: "
+                f"package.module:Class)",
+            )
         return self._classes[name]
+
+    def _outside(self, path: str) -> type[C]:
+        """The class that `package.module:Class` names."""
+        cls = resolve(self.kind, path)
+        if not (isinstance(cls, type) and issubclass(cls, self.base)):
+            raise OptionError("name", f"{path} is not {self.one}: it must be a class derived from {_where(self.base)}")
+        if not cls.name:
+            cls.name = path
+        return cls
 
     def get(self, name: str, /, **options: Any) -> C:
         """A component by name and options."""
+        self.load()
         expanded = self._expand(name) if self._expand is not None else None
-        if expanded is not None:
+        if expanded is not None and (expanded[0] in self._classes or not is_path(name)):
             name, options = expanded[0], {**expanded[1], **options}
+        cls = self.cls(name)
+        code = options.pop("code", None) if is_foreign(cls) and "code" not in cls.model_fields else None
+        if code is not None and code != fingerprint(cls):
+            raise OptionError("code", f"{name} has changed since the run was planned; plan it again without this key")
         try:
-            return self.cls(name)(**options)
+            return cls(**options)
         except ValidationError as error:
             raise first_problem(error) from None
 
@@ -111,15 +169,19 @@ class Registry(Generic[C]):
         if isinstance(value, str):
             return self.get(value)
         if not isinstance(value, dict):
-            raise OptionError("", f"{value!r} is not a {self.kind}; write its name, or {{name: ..., option: value}}")
+            raise OptionError("", f"{shown(value)} is not {self.one}; write its name, or {{name: ..., option: value}}")
         options = dict(value)
         name = options.pop("name", None)
         if not isinstance(name, str):
             raise OptionError("name", f"is missing: which {self.kind}? (one of: {', '.join(self.names())})")
         bad = next((key for key in options if not isinstance(key, str)), None)
         if bad is not None:
-            raise OptionError("", f"option {bad!r} must be text")
+            raise OptionError("", f"option {shown(bad)} must be text")
         return self.get(name, **options)
+
+
+def _where(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def first_problem(error: ValidationError) -> InputError:
@@ -145,7 +207,7 @@ def first_problem(error: ValidationError) -> InputError:
         path = ".".join(str(part) for part in first["loc"][:-1])
         same = [d for d in details if d["loc"][:-1] == first["loc"][:-1]]
     messages = [d["msg"][0].lower() + d["msg"][1:] for d in same]
-    return OptionError(path, f"{first['input']!r} is not allowed: {', or '.join(messages)}")
+    return OptionError(path, f"{shown(first['input'])} is not allowed: {', or '.join(messages)}")
 
 
 def _class_at(error: ValidationError, loc: tuple[int | str, ...]) -> type[BaseModel] | None:

@@ -23,19 +23,41 @@ def context(ids: tuple[int, ...] = tuple(range(N)), seed: int = 0, **fields: obj
 
 @pytest.mark.parametrize(("multiplier", "rate", "rounds"), [(1.1, 0.8, 400), (0.5, 0.1, 7), (4.0, 1.0, 1)])
 def test_epsilon_is_the_accounting_librarys(multiplier: float, rate: float, rounds: int) -> None:
+    """Poisson sampling: its accountant for privacy loss distributions, never more than its Renyi accountant."""
     accounting = pytest.importorskip("dp_accounting")
-    from dp_accounting import rdp
+    from dp_accounting import pld, rdp
 
-    accountant = rdp.RdpAccountant()
     event = accounting.PoissonSampledDpEvent(rate, accounting.GaussianDpEvent(multiplier))
-    accountant.compose(event, rounds)
-    rule = get("dp", clip=2.0, noise_multiplier=multiplier, delta=1e-6)
+    tight = pld.PLDAccountant(value_discretization_interval=1e-3).compose(event, rounds).get_epsilon(1e-6)
+    rule = get("dp", clip=2.0, noise_multiplier=multiplier, delta=1e-6, accounting="poisson")
     notes = rule(make(0, N, 50), context(sampling_rate=rate, round=rounds - 1)).notes
-    assert notes["epsilon"] == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-9)
+    assert notes["epsilon"] == pytest.approx(tight, rel=2e-3)
+    assert notes["epsilon"] <= rdp.RdpAccountant().compose(event, rounds).get_epsilon(1e-6)
     assert notes["delta"] == 1e-6
     assert notes["sigma"] == 2.0 * multiplier
-    pure = dp(make(0, N, 50), clip=2.0, noise_multiplier=multiplier, delta=1e-6, sampling_rate=rate, rounds=rounds)
-    assert pure.notes == notes
+    drawn = context(sampling_rate=rate, round=rounds - 1, sampling="poisson")
+    assert get("dp", clip=2.0, noise_multiplier=multiplier, delta=1e-6)(make(0, N, 50), drawn).notes == notes
+    options = {"clip": 2.0, "noise_multiplier": multiplier, "delta": 1e-6, "sampling_rate": rate, "rounds": rounds}
+    assert dp(make(0, N, 50), sampling="poisson", **options).notes == notes  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("multiplier", "rate", "rounds"), [(4.0, 0.8, 40), (2.0, 0.1, 7), (4.0, 1.0, 1)])
+def test_for_a_fixed_number_of_clients_epsilon_is_the_larger_one_of_replacing_one(
+    multiplier: float, rate: float, rounds: int
+) -> None:
+    from scapegoat.accounting import record_epsilon
+
+    rule = get("dp", clip=2.0, noise_multiplier=multiplier)
+    notes = rule(make(0, N, 50), context(sampling_rate=rate, round=rounds - 1)).notes
+    assert notes["epsilon"] == pytest.approx(record_epsilon(rounds, multiplier, rate, 1e-5, "fixed"), rel=2e-3)
+    poisson = get("dp", clip=2.0, noise_multiplier=multiplier, accounting="poisson")
+    told = poisson(make(0, N, 50), context(sampling_rate=rate, round=rounds - 1)).notes["epsilon"]
+    assert 1.9 < notes["epsilon"] / told < 10
+
+
+def test_how_an_epsilon_is_accounted_is_in_the_name_of_runs_that_have_one() -> None:
+    assert "accounting" not in get("dp").canonical()
+    assert get("dp", clip=1.0).canonical()["accounting"] == "as_sampled"
 
 
 def test_the_summary_has_the_last_epsilon_known() -> None:
@@ -70,7 +92,7 @@ def test_updates_are_clipped_before_the_noise() -> None:
 def test_each_clients_noise_is_its_own() -> None:
     """In a pipeline every row carries sigma; no two rows carry the same noise, whatever the order they came in."""
     rule = get("dp", sigma=0.1)
-    from scapegoat.aggregation.stack import checked, collect
+    from scapegoat.combining.stack import checked, collect
 
     def noisy(ids: tuple[int, ...]) -> torch.Tensor:
         changed, _ = rule.transform(checked(collect(torch.zeros(len(ids), D))), context(ids))  # type: ignore[attr-defined]
@@ -106,11 +128,36 @@ def test_an_epsilon_is_refused_where_it_would_not_hold() -> None:
     parse([{"name": "norm_clipping"}, {"name": "dp"}, {"name": "atm"}])
 
 
+def test_one_noise_for_all_is_in_the_mean_as_it_is_in_every_row() -> None:
+    """As the paper's authors add it: sigma, not sigma/sqrt(n), in the mean, and the same in a pipeline."""
+    alone = get("dp", sigma=0.3, shared=True)(torch.zeros(N, D), context()).update
+    assert float(alone.std()) == pytest.approx(0.3, rel=0.03)
+    updates = make(3, N, D)
+    noisy = get("dp", sigma=0.3, shared=True)(updates, context()).update
+    assert torch.allclose(noisy, updates.mean(0) + alone, atol=1e-6)
+    piped = parse([{"name": "dp", "sigma": 0.3, "shared": True}, {"name": "median"}])(updates, context()).update
+    assert torch.allclose(piped, get("median")(updates).update + alone, atol=1e-6)
+    assert torch.equal(dp(updates, 0.3, shared=True, generator=context().generator).update, noisy)
+
+
+def test_no_epsilon_is_claimed_for_a_noise_that_all_share() -> None:
+    with pytest.raises(OptionError, match=r"^shared: no epsilon holds"):
+        get("dp", clip=1.0, shared=True)
+    with pytest.raises(OptionError, match=r"^1\.clip: no epsilon would hold after dp"):
+        parse([{"name": "dp", "shared": True}, {"name": "dp", "clip": 1.0}])
+
+
+def test_the_option_leaves_the_names_of_older_runs_alone() -> None:
+    assert "shared" not in get("dp").canonical()
+    assert get("dp", shared=True).canonical()["shared"] is True
+
+
 def test_without_the_accounting_library_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    from scapegoat.aggregation import accounting
+    from scapegoat import accounting
 
+    accounting._one_round.cache_clear()
     accounting._renyi_curve.cache_clear()
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(InputError, match=r"scapegoat-fl\[dp\]"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -124,7 +126,7 @@ def test_no_mixture_of_special_values_raises(data: st.DataObject, name: str) -> 
 
 
 def test_the_servers_length_decides_against_any_majority() -> None:
-    """Three clients agree on a wrong length; the layout says which one is right."""
+    """Three clients agree on a wrong length; the layout says which one is expected."""
     honest = make(5, 2, D)
     answer = aggregate("fedavg", [torch.ones(D + 1)] * 3 + list(honest))
     assert answer.rejected.tolist() == [True, True, True, False, False]
@@ -137,7 +139,7 @@ def test_malformed_updates_never_enter_the_memory() -> None:
     updates = make(5, 4, D)
     updates[2] = math.nan
     memory_atm(updates, client_ids=[10, 11, 12, 13], state=state)
-    assert sorted(state) == sorted(f"{key}/{c}" for key in ("direction", "count") for c in (10, 11, 13))
+    assert sorted(state) == sorted(f"{key}/{c}" for key in ("direction", "count", "seen") for c in (10, 11, 13))
     assert all(bool(t.isfinite().all()) for t in state.values())
 
 
@@ -160,9 +162,26 @@ def test_a_sample_count_beyond_all_floats_weighs_nothing() -> None:
     assert torch.allclose(answer.update, updates[0])
 
 
-@pytest.mark.parametrize("updates", [torch.zeros(3), torch.zeros(2, 3, 4), torch.zeros(2, 3, dtype=torch.int64)])
-def test_a_stack_that_is_no_stack_is_the_callers_fault(updates: Tensor) -> None:
-    with pytest.raises(InputError, match=r"\[n, d\] is wanted"):
+@pytest.mark.parametrize(
+    ("updates", "says"),
+    [
+        (torch.zeros(3), r"torch.float32 of shape \(3,\)"),
+        (torch.zeros(2, 3, 4), r"torch.float32 of shape \(2, 3, 4\)"),
+        (torch.zeros(2, 3, dtype=torch.bool), "torch.bool"),
+        (torch.zeros(2, 3, dtype=torch.complex64), "torch.complex64"),
+        (torch.zeros(2, 3).to_sparse(), r"torch.float32 of shape \(2, 3\)"),
+        (np.zeros(3), r"float64 of shape \(3,\)"),
+        (np.zeros((2, 3), dtype=complex), "complex128"),
+        (np.array([["a", "b"]]), "<U1"),
+        (np.array([[object()]]), "object"),
+        ("updates", "type str"),
+        ({0: torch.zeros(3)}, "type dict"),
+        (None, "type NoneType"),
+        ((row for row in torch.zeros(2, 3)), "type generator"),
+    ],
+)
+def test_a_stack_that_is_no_stack_is_the_callers_fault(updates: Any, says: str) -> None:
+    with pytest.raises(InputError, match=rf"{says}.*\[n, d\].* is expected"):
         get("fedavg")(updates)
 
 

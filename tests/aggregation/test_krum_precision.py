@@ -28,7 +28,7 @@ def test_picks_what_float64_picks_twenty_of_twenty(size: float) -> None:
         rows = as_rows(updates)
         assert set(krum(updates).kept.nonzero().flatten().tolist()) == set(reference.krum_picks(rows, 1, 1))
         picked = set(multi_krum(updates, 1, 0.5).kept.nonzero().flatten().tolist())
-        assert picked == set(reference.krum_picks(rows, 1, N // 2))
+        assert picked == reference.multi_krum(rows, 1, N // 2)[1]
         assert N - 1 not in picked
 
 
@@ -37,9 +37,8 @@ def test_updates_with_a_large_common_part_are_told_apart() -> None:
     for seed in range(TRIALS):
         weights, updates = trial(seed, 1e-4)
         moved = (weights + updates).contiguous()
-        assert set(multi_krum(moved, 1, 0.5).kept.nonzero().flatten().tolist()) == set(
-            reference.krum_picks(as_rows(moved), 1, N // 2)
-        )
+        picked = set(multi_krum(moved, 1, 0.5).kept.nonzero().flatten().tolist())
+        assert picked == reference.multi_krum(as_rows(moved), 1, N // 2)[1]
 
 
 def test_expanded_squares_of_weights_lose_the_outlier() -> None:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from scapegoat.aggregation import AggregationContext, clipped_atm, get, memory_atm, reputation_atm
+from scapegoat.aggregation import AggregationContext, clipped_atm, get, memory_atm
 from scapegoat.errors import InputError
 from tests.aggregation.inputs import make
 
@@ -31,7 +31,7 @@ def step(rule: str, state: dict[str, Tensor], ids: tuple[int, ...], updates: Ten
     return answer.update, answer.kept.tolist()
 
 
-@pytest.mark.parametrize("rule", ["memory_atm", "reputation_atm"])
+@pytest.mark.parametrize("rule", ["memory_atm", "reputation_atm", "client_momentum", "centered_clipping"])
 def test_same_result_after_a_checkpoint_and_resume(rule: str, tmp_path: Path) -> None:
     through: dict[str, Tensor] = {}
     whole = [step(rule, through, *entry) for entry in schedule(10)]
@@ -57,7 +57,7 @@ def test_memory_is_one_float32_vector_a_client_seen() -> None:
     vectors = {k: t for k, t in state.items() if k.startswith("direction/")}
     assert set(vectors) == {f"direction/{c}" for c in seen}
     assert all(t.dtype == torch.float32 and t.shape == (D,) for t in vectors.values())
-    assert sum(t.numel() for k, t in state.items() if k not in vectors) == len(seen)
+    assert sum(t.numel() for k, t in state.items() if k not in vectors) == 2 * len(seen)
 
 
 def test_an_absent_client_is_remembered_as_it_left() -> None:
@@ -109,16 +109,32 @@ def test_a_memory_of_another_model_is_refused() -> None:
         memory_atm(make(0, 3, 7), state=state)
 
 
-def test_a_client_that_deviates_in_turns_of_two_kinds_loses_its_reputation() -> None:
-    """Half of its rounds it points away at once, half of them it hides: either sign alone would let it back in."""
+@pytest.mark.parametrize("rule", ["memory_atm", "reputation_atm", "client_momentum"])
+def test_nodes_that_come_back_under_new_names_do_not_fill_the_server(rule: str) -> None:
     state: dict[str, Tensor] = {}
-    kept = 0
-    common = torch.ones(D)
-    hidden = torch.randn(D, generator=torch.Generator().manual_seed(99))
-    for r in range(60):
-        noise = torch.randn(8, D, generator=torch.Generator().manual_seed(r))
-        updates = common + 3.0 * noise
-        updates[7] = -updates[7] if r % 2 else 3.0 * (noise[7] + hidden)
-        answer = reputation_atm(updates, client_ids=list(range(8)), state=state)
-        kept += bool(answer.kept[7]) and r >= 20
-    assert kept == 0
+    for r in range(40):
+        ids = tuple(range(5 * r, 5 * r + 5))
+        answer = get(rule, remember=12)(make(r, 5, D), AggregationContext(ids, (1,) * 5, state=state))
+        assert answer.notes["remembered"] <= 12
+    assert {int(key.rpartition("/")[2]) for key in state} == {*range(195, 200), *range(190, 195), 185, 186}
+    assert sum(t.numel() for t in state.values()) <= 12 * (D + 4)
+
+
+@pytest.mark.parametrize("rule", ["memory_atm", "reputation_atm"])
+def test_whoever_keeps_coming_is_never_forgotten(rule: str) -> None:
+    state: dict[str, Tensor] = {}
+    for r in range(30):
+        ids = (0, 1, 2, 3, 100 + r)
+        get(rule, remember=5)(make(r, 5, D), AggregationContext(ids, (1,) * 5, state=state))
+    assert {key for key in state if key.startswith("direction/")} == {f"direction/{c}" for c in (0, 1, 2, 3, 129)}
+
+
+def test_a_memory_with_room_for_all_changes_nothing() -> None:
+    wide: dict[str, Tensor] = {}
+    tight: dict[str, Tensor] = {}
+    for ids, updates in schedule(12):
+        context = AggregationContext(ids, (1,) * 6, state=wide), AggregationContext(ids, (1,) * 6, state=tight)
+        assert torch.equal(
+            get("memory_atm")(updates, context[0]).update, get("memory_atm", remember=9)(updates, context[1]).update
+        )
+    assert wide.keys() == tight.keys()

@@ -21,6 +21,17 @@ BEYOND = {
     "clipped_atm",
     "memory_atm",
     "reputation_atm",
+    "nearest_neighbour_mixing",
+    "bucketing",
+    "centered_clipping",
+    "client_momentum",
+    "meamed",
+    "dnc",
+    "arc",
+    "mda",
+    "foolsgold",
+    "fldetector",
+    "signguard",
 }
 
 
@@ -50,21 +61,29 @@ def test_anything_else_is_refused(name: str, trim: object) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "enough", "says"),
     [
-        ("atm", {"trim": 3}, 7, "trim: 3 is too many for 6 updates a step: 2b < n is wanted, at most 2"),
-        ("trimmed_mean", {"trim": 1}, 3, "trim: 1 is too many for 2 updates a step: 2b < n is wanted, no trim"),
+        ("atm", {"trim": 3}, 7, "trim: 3 is too many for 6 updates per step: 2b < n is expected, at most 2"),
+        ("trimmed_mean", {"trim": 1}, 3, "trim: 1 is too many for 2 updates per step: 2b < n is expected, no trim"),
         (
             "krum",
             {"malicious": 2},
             5,
-            "malicious: 2 is too many for 4 updates a step: Krum with n-f-2 wants at least 5",
+            "malicious: 2 is too many for 4 updates per step: Krum with n-f-2 needs at least 5",
         ),
-        ("multi_krum", {"malicious": 2, "neighbours": "n-f-1"}, 4, "malicious: 2 is too many for 3 updates a step"),
-        ("bulyan", {"malicious": 2}, 11, "Bulyan (n >= 4f + 3) wants at least 11"),
-        ("fang", {"malicious": 2}, 5, "malicious: 2 is too many for 4 updates a step: both may drop 4"),
+        ("multi_krum", {"malicious": 2, "neighbours": "n-f-1"}, 4, "malicious: 2 is too many for 3 updates per step"),
+        ("bulyan", {"malicious": 2}, 11, "Bulyan (n >= 4f + 3) needs at least 11"),
+        ("fang", {"malicious": 2}, 5, "malicious: 2 is too many for 4 updates per step: both may drop 4"),
+        ("nearest_neighbour_mixing", {"malicious": 2}, 5, "nearest_neighbour_mixing (n > 2f) needs at least 5"),
+        ("meamed", {"malicious": 2}, 5, "meamed (n > 2f) needs at least 5"),
+        ("dnc", {"malicious": 2, "filtering": 1.5}, 7, "dnc (n > 2 x 3 left out) needs at least 7"),
+        ("arc", {"malicious": 2}, 5, "arc (n > 2f) needs at least 5"),
+        ("mda", {"malicious": 2}, 5, "mda (n > 2f) needs at least 5"),
+        *((name, {}, 2, f"{name} compares updates: 1 per step") for name in ("foolsgold", "fldetector", "signguard")),
+        ("bucketing", {"size": 3}, 4, "size: 3 makes one bucket of 3 updates per step"),
+        ("centered_clipping", {}, 2, "centered_clipping compares updates: 1 per step"),
         ("multi_krum", {"select": 9}, 9, "select: 9 is too many: at most 8, the updates of a step"),
-        ("norm_clipping", {}, 2, "norm_clipping compares updates: 1 a step is too few, at least 2 are wanted"),
-        *((name, {}, 2, f"{name} compares updates: 1 a step") for name in ("median", "geometric_median")),
-        *((name, {}, 2, f"{name} compares updates: 1 a step") for name in ("flame", "deepsight")),
+        ("norm_clipping", {}, 2, "norm_clipping compares updates: 1 per step is too few, at least 2 are needed"),
+        *((name, {}, 2, f"{name} compares updates: 1 per step") for name in ("median", "geometric_median")),
+        *((name, {}, 2, f"{name} compares updates: 1 per step") for name in ("flame", "deepsight")),
     ],
 )
 def test_too_few_updates_a_step(name: str, options: dict[str, object], enough: int, says: str) -> None:
@@ -79,8 +98,8 @@ def test_too_few_updates_a_step(name: str, options: dict[str, object], enough: i
 @pytest.mark.parametrize(
     ("trim", "n", "says"),
     [
-        (0.49, 8, "trim: 0.49 makes b = 4 of n = 8 updates a step: 2b < n is wanted, at most 3/8"),
-        (0.1, 1, "trim: 0.1 makes b = 1 of n = 1 updates a step: 2b < n is wanted, no trim is possible"),
+        (0.49, 8, "trim: 0.49 makes b = 4 of n = 8 updates per step: 2b < n is expected, at most 3/8"),
+        (0.1, 1, "trim: 0.1 makes b = 1 of n = 1 updates per step: 2b < n is expected, no trim is possible"),
         (0.1, 2, "no trim is possible"),
     ],
 )
@@ -102,7 +121,7 @@ def test_only_rules_that_need_no_others_take_one_update_a_step() -> None:
         with contextlib.suppress(OptionError):
             get(name).check(1)
             alone.append(name)
-    assert alone == ["dp", "fedavg", "fltrust", "top_k"]
+    assert alone == ["client_momentum", "dp", "fedavg", "fltrust", "top_k"]
     get("norm_clipping", norm=1.0).check(1)
 
 
@@ -110,7 +129,7 @@ def test_only_rules_that_need_no_others_take_one_update_a_step() -> None:
 def test_a_selection_that_is_none_is_one_readable_line(select: object) -> None:
     with pytest.raises(OptionError) as caught:
         get("multi_krum", select=select)
-    wanted = "a whole number from 1, or a fraction between 0 and 1, is wanted"
+    wanted = "must be a whole number from 1, or a fraction between 0 and 1"
     assert str(caught.value) == f"select: {select!r} is not allowed: {wanted}"
 
 
@@ -122,6 +141,7 @@ def test_a_selection_that_is_none_is_one_readable_line(select: object) -> None:
         ("dp", {"delta": 1.0}),
         ("top_k", {"fraction": 0}),
         ("memory_atm", {"beta": 1.0}),
+        ("client_momentum", {"beta": 1.0}),
         ("reputation_atm", {"hold": 1.0}),
         ("multi_krum", {"select": 0}),
         ("multi_krum", {"select": 1.5}),
@@ -129,6 +149,20 @@ def test_a_selection_that_is_none_is_one_readable_line(select: object) -> None:
         ("deepsight", {"min_cluster_size": 1}),
         ("norm_clipping", {"norm": float("inf")}),
         ("median", {"trim": 1}),
+        ("nearest_neighbour_mixing", {"malicious": -1}),
+        ("bucketing", {"size": 0}),
+        ("meamed", {"malicious": -1}),
+        ("dnc", {"filtering": 0}),
+        ("dnc", {"coordinates": 0}),
+        ("dnc", {"iterations": 0}),
+        ("centered_clipping", {"radius": 0}),
+        ("arc", {"malicious": -1}),
+        ("mda", {"malicious": 21}),
+        ("foolsgold", {"confidence": 0}),
+        ("fldetector", {"window": 0}),
+        ("signguard", {"longest": 0.5}),
+        ("signguard", {"coordinates": 0}),
+        ("centered_clipping", {"iterations": 0}),
     ],
 )
 def test_wrong_options_name_their_key(name: str, options: dict[str, object]) -> None:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from scapegoat import attacks
 from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
-from scapegoat.federation import Simulation
 from scapegoat.federation.attacker import Attacker
+from scapegoat.federation.simulation import Simulation
 from scapegoat.randomness import numpy_generator
 from tests.attacks.reachable import reachable
-from tests.attacks.views import ATTACKS, mlp, view
+from tests.attacks.views import ATTACKS, made, mlp, view
 from tests.federation.small import federation
 
 SEED = 918_273_645
@@ -43,6 +43,8 @@ def test_a_view_has_no_field_for_what_it_must_not_tell() -> None:
         "local",
         "generator",
         "trim",
+        "clients",
+        "memory",
     }
     assert {field.name for field in dataclasses.fields(Samples)} == {"x", "y"}
 
@@ -94,7 +96,7 @@ SEATS = pytest.mark.parametrize(
 @SEATS
 def test_no_road_leads_from_a_view_to_the_seed_of_the_run(setting: dict[str, Any]) -> None:
     simulation, found = spied(**setting)
-    order = simulation.target_order.numpy()
+    order = simulation.cast.target_order.numpy()
     numbers = {road: thing for road, thing in found.items() if isinstance(thing, int)}
     numbers |= {r: g.initial_seed() for r, g in found.items() if isinstance(g, torch.Generator)}
     for road, number in numbers.items():
@@ -107,12 +109,18 @@ def test_no_road_leads_from_a_view_to_the_seed_of_the_run(setting: dict[str, Any
 @SEATS
 def test_no_road_leads_from_a_view_to_membership_the_rule_or_anybodys_data(setting: dict[str, Any]) -> None:
     simulation, found = spied(**setting)
-    splits, server, benign = simulation.splits, simulation.server, simulation.benign
-    forbidden = [simulation, simulation.attacker, simulation.setting, server, server.rule, benign]
-    forbidden += [splits, simulation.dataset]
+    splits, server, benign = simulation.cast.splits, simulation.server, simulation.cast.benign
+    forbidden = [simulation, simulation.cast.attacker, simulation.setting, server, server.rule, benign]
+    forbidden += [splits, simulation.cast.dataset]
     known = {id(thing) for thing in forbidden}
     arrays = [t.numpy() if isinstance(t, Tensor) else t for t in _rows_and_labels(simulation)]
-    private = [simulation.dataset.x, simulation.dataset.y, simulation.test.x, *server.validation]
+    private = [
+        simulation.cast.dataset.x,
+        simulation.cast.dataset.y,
+        simulation.cast.test.x,
+        server.validation.x,
+        server.validation.y,
+    ]
     memory = {t.untyped_storage().data_ptr() for t in private}
     for road, thing in found.items():
         assert id(thing) not in known, road
@@ -125,11 +133,13 @@ def test_no_road_leads_from_a_view_to_membership_the_rule_or_anybodys_data(setti
 
 def _rows_and_labels(simulation: Simulation) -> list[Any]:
     """Everything that says, or once said, which records are whose."""
-    splits = simulation.splits
+    splits = simulation.cast.splits
     rows = [splits.members, splits.non_members, splits.targets, splits.member_clients, *splits.shards]
-    trained = [simulation.dataset.inputs(shard) for shard in splits.shards]
-    batches = [simulation.benign.batch(round_, client) for round_ in range(2) for client in range(len(splits.shards))]
-    return [simulation.member, simulation.target_order, *rows, *trained, *batches]
+    trained = [simulation.cast.dataset.inputs(shard) for shard in splits.shards]
+    batches = [
+        simulation.cast.benign.batch(round_, client) for round_ in range(2) for client in range(len(splits.shards))
+    ]
+    return [simulation.cast.member, simulation.cast.target_order, *rows, *trained, *batches]
 
 
 def _same(thing: Any, secret: Any) -> bool:
@@ -200,10 +210,11 @@ def test_who_is_a_member_does_not_change_a_bit(
     crafted, accuracies, scores = [], [], []
     for shuffled in (False, True):
         sent.clear()
-        attack = attacks.get(name, targets=200, mask=20)
+        attack = made(name, targets=200, mask=20)
         simulation = federation(attack=attack, rule="atm", fraction=1.0, local=local, server=FAST, seed=2)
         if shuffled:
-            simulation.member = np.random.default_rng(3).permutation(simulation.member)
+            shuffled_truth = np.random.default_rng(3).permutation(simulation.cast.member)
+            simulation.cast = dataclasses.replace(simulation.cast, member=shuffled_truth)
         accuracies.append([simulation.run_round().attack_accuracy for _ in range(4)])
         scores.append(simulation.margins)
         crafted.append(list(sent))
@@ -217,7 +228,7 @@ def test_who_is_a_member_does_not_change_a_bit(
 
 def test_only_the_adaptive_attack_reads_the_trim() -> None:
     for name in ATTACKS:
-        known, unknown = (attacks.get(name).craft(view(trim=trim)) for trim in (3, None))
+        known, unknown = (made(name).craft(view(trim=trim)) for trim in (3, None))
         if name != "adaptive":
             assert torch.equal(known.updates, unknown.updates)
     spread = torch.linspace(0.005, 0.06, 7)[:, None]

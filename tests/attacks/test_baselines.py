@@ -49,6 +49,25 @@ def test_agrevader_blends_as_much_attack_as_the_distances_hide(seed: int) -> Non
             assert max(reference.distance(blend, peer) for peer in peers) > bound * (1 - 1e-5)
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31), st.floats(0, 1), st.integers(1, 6), st.sampled_from(["gradient", "epochs"]))
+def test_blend_mixes_wrong_labels_into_honest_training(seed: int, share: float, peers: int, local: str) -> None:
+    seen = view(mlp(seed=seed), peers=peers, local=local, senders=2)
+    crafted = attacks.get("blend", share=share).craft(seen)
+    attack = rows(seen.gradients.mean(seen.targets.x, seen.wrong_labels)[None])[0]
+    mask = rows(seen.gradients.mean(seen.mask.x, seen.mask.y)[None])[0]
+    want = reference.blend(attack, mask, share, rows(seen.peers))
+    np.testing.assert_allclose(rows(crafted.updates)[0], want, rtol=1e-4, atol=1e-5 * np.linalg.norm(want))
+    assert torch.equal(crafted.updates[0], crafted.updates[1])
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "half"])
+def test_a_share_is_between_nothing_and_all(share: object) -> None:
+    with pytest.raises(OptionError) as caught:
+        attacks.get("blend", share=share)
+    assert caught.value.path == "share"
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**31), st.integers(1, 8), st.integers(1, 3), st.integers(1, 3))
 def test_adaptive_is_algorithm_3(seed: int, peers: int, trim: int, senders: int) -> None:

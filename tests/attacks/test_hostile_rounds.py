@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from scapegoat import attacks
-from scapegoat.models.base import FlatModel
-from tests.attacks.views import ATTACKS, mlp, view
+from scapegoat.modelling.flat_model import FlatModel
+from tests.attacks.views import ATTACKS, made, mlp, view
 
 crafting = [name for name in ATTACKS if name != "passive"]
 
@@ -56,7 +56,7 @@ def bad_peers(kind: str) -> Tensor:
 @pytest.mark.parametrize("name", crafting)
 def test_odd_peers(name: str, kind: str, local: str) -> None:
     seen = view(peers=bad_peers(kind), local=local)
-    check(attacks.get(name).craft(seen), 1, seen.gradients.model.d)
+    check(made(name).craft(seen), 1, seen.gradients.model.d)
 
 
 @pytest.mark.parametrize("rule", ["atm", "median"])
@@ -73,7 +73,7 @@ def test_a_model_that_has_diverged(name: str, value: float) -> None:
     parameters = torch.full((model.d,), value)
     peers = torch.randn(4, model.d)
     seen = view(model, peers, parameters=parameters, honest=lambda: torch.zeros(1, model.d))
-    check(attacks.get(name).craft(seen), 1, model.d)
+    check(made(name).craft(seen), 1, model.d)
 
 
 @pytest.mark.parametrize("name", crafting)
@@ -82,26 +82,27 @@ def test_gradients_that_are_all_zero(name: str) -> None:
     module = nn.Sequential(nn.Linear(10, 4), nn.ReLU(), nn.Linear(4, 1))
     model = FlatModel(module, (10,), 1)
     seen = view(model, torch.zeros(3, model.d), honest=lambda: torch.zeros(1, model.d))
-    check(attacks.get(name).craft(seen), 1, model.d)
+    check(made(name).craft(seen), 1, model.d)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.parametrize("senders", [1, 3])
 def test_every_sender_gets_a_row(name: str, senders: int) -> None:
     seen = view(senders=senders)
-    crafted = attacks.get(name).craft(seen)
+    crafted = made(name).craft(seen)
     check(crafted, senders, seen.gradients.model.d)
-    if name != "passive":
+    if name not in ("passive", "colluders"):
         assert torch.equal(crafted.updates, crafted.updates[:1].repeat(senders, 1))
 
 
 @pytest.mark.parametrize("name", crafting)
 def test_after_local_epochs_crafted_updates_have_the_scale_of_the_peers(name: str) -> None:
     seen = view(peers=view().peers * 300, local="epochs")
-    crafted = attacks.get(name).craft(seen)
+    crafted = made(name).craft(seen)
     assert crafted.notes["scaled"] == 1.0
-    assert 0.05 < crafted.notes["norm_ratio"] < 3
-    without = attacks.get(name).craft(view(peers=0, local="epochs"))
+    # A shadow goes as far as its copy of the rule, which clips, lets it.
+    assert 0.05 < crafted.notes["norm_ratio"] < (11 if name == "shadow" else 3)
+    without = made(name).craft(view(peers=0, local="epochs"))
     norm = float(view().honest()[0].norm())
     assert float(without.updates[0].norm()) == pytest.approx(norm, rel=1e-4)
 
@@ -110,8 +111,8 @@ def test_after_local_epochs_crafted_updates_have_the_scale_of_the_peers(name: st
 def test_crafting_is_reproducible_and_does_not_touch_what_it_was_shown(name: str) -> None:
     seen = view()
     before = [t.clone() for t in (seen.peers, seen.parameters, seen.targets.x, seen.mask.x, seen.wrong_labels)]
-    first = attacks.get(name).craft(seen)
-    again = attacks.get(name).craft(view())
+    first = made(name).craft(seen)
+    again = made(name).craft(view())
     assert torch.equal(first.updates, again.updates)
     assert first.notes == again.notes
     after = (seen.peers, seen.parameters, seen.targets.x, seen.mask.x, seen.wrong_labels)

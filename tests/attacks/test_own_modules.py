@@ -7,7 +7,7 @@ import torch
 
 from scapegoat import attacks
 from scapegoat.attacks import Samples
-from scapegoat.models.base import FlatModel
+from scapegoat.modelling.flat_model import FlatModel
 from tests.attacks.views import ATTACKS, rows, view
 from tests.gradients.modules import CLASSES, Words
 from tests.reference import attacks as reference

@@ -9,12 +9,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scapegoat.attacks import AttackerView, Samples
-from scapegoat.attacks.search import Products
+from scapegoat import attacks
+from scapegoat.attacks import Attack, AttackerView, Samples
+from scapegoat.crafting.search import Products
 from scapegoat.gradients import GradientOracle
-from scapegoat.models.base import FlatModel
+from scapegoat.modelling.flat_model import FlatModel
 
-ATTACKS = ["passive", "gradient_ascent", "agrevader", "adaptive", "fedpoisonmia"]
+ATTACKS = ["passive", "gradient_ascent", "agrevader", "adaptive", "fedpoisonmia", "blend", "alie", "ipm", "mimic"]
+ATTACKS += ["sleeper", "alternating", "few_targets", "colluders", "shadow"]
+
+AT_ONCE = {"sleeper": {"until": 0}, "alternating": {"every": 1}, "few_targets": {"few": 5, "stint": 1}}
+"""What makes an attack poison in the first round, and in every other."""
+
+
+def made(name: str, **options: Any) -> Attack:
+    """An attack that does not rest."""
+    return attacks.get(name, **AT_ONCE.get(name, {}), **options)
 
 
 def samples(count: int, shape: tuple[int, ...], classes: int, seed: int) -> Samples:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from results.__main__ import main as results
+from scapegoat import sweeping as plans
 from scapegoat.cli import main
-from scapegoat.experiments import RunStore, plans
-from scapegoat.experiments.sweeps import get
+from scapegoat.experiments import RunStore
+from scapegoat.sweeps import get
 from tests.experiments.tiny import SETTINGS, assert_same_numbers
 
 TINY = [part for setting in SETTINGS for part in ("--set", setting)]
@@ -102,7 +103,7 @@ def test_a_file_is_no_folder_for_runs(below: str, tmp_path: Path, capsys: pytest
     file.write_text("mine")
     for arguments in ([*SWEEP], ["sweep", "--status"]):
         assert code(*arguments, "--out", str(file / below)) == 2
-        assert f"{file} is a file; a folder is wanted" in capsys.readouterr().err
+        assert f"{file} is a file; a folder is expected" in capsys.readouterr().err
     assert file.read_text() == "mine"
 
 
@@ -132,12 +133,11 @@ def test_finished_runs_need_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert code(*SWEEP, *one, "--rounds", "1", "--jobs", "1", "--out", str(tmp_path / "computed")) == 0
     computed, brought = RunStore(tmp_path / "computed"), RunStore(tmp_path / "brought")
     # A run on data that is not on this machine, as another machine left it.
-    (name,) = plans.plan(get("mask-selection"), data=["texas100"]).runs(
-        {"defense": {"atm"}, "attack": {"fedpoisonmia-random"}, "partition": {"iid"}}
-    )
-    shutil.copytree(computed.path(computed.finished()[0]), brought.path(name))
-    summary = brought.summary(name) | {"spec_hash": name}
-    (brought.path(name) / "summary.json").write_text(json.dumps(summary))
+    chosen = {"defense": {"atm"}, "attack": {"fedpoisonmia-random"}, "partition": {"iid"}}
+    [(name, spec)] = plans.plan(get("mask-selection"), data=["texas100"]).runs(chosen).items()
+    (other,) = computed.finished()
+    summary = computed.summary(other) | {"spec_hash": name}
+    brought.write(name, spec.canonical(), computed.rounds(other), computed.targets(other), summary)
     arguments = ["sweep", "mask-selection", *one, "--data", "texas100", "--root", str(tmp_path)]
     assert code(*arguments, "--out", str(brought.directory)) == 0
     assert code(*arguments, "--out", str(tmp_path / "empty")) == 2
@@ -183,9 +183,9 @@ def test_a_run_of_an_older_version_is_damaged_for_the_sweep_its_status_and_the_r
     assert f"damaged  {old[:12]}  summary.json is of another version: attack, defense" in shown
     assert code(*command) == 1
     assert f"{old} is damaged" in capsys.readouterr().err
-    results = tmp_path / "results"
-    assert code("results", "collect", str(store.directory), "--out", str(results / "some.parquet")) == 0
-    assert code("results", "page", str(results), "--out", str(tmp_path / "page.md")) == 0
+    files = tmp_path / "results"
+    assert results(["collect", str(store.directory), "--out", str(files / "some.parquet")]) == 0
+    assert results(["page", str(files), "--out", str(tmp_path / "page.md")]) == 0
     assert code(*command, "--recompute-damaged") == 0
     assert store.damaged() == []
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from scapegoat.data import registry
-from scapegoat.data.published import PublishedData
+from scapegoat.data.files.published import PublishedData
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def publish(monkeypatch):
 
     def with_counts(name, records, test=0):
         cls = registry.cls(name)
-        publication = replace(cls.publication, records=records, test=test, checksums={})
+        publication = replace(cls.publication, records=records, test=test, checksums={}, content=None)
         monkeypatch.setattr(cls, "publication", publication)
 
     return with_counts

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scapegoat.data.base import Dataset, DataSpec
+from scapegoat.data.base import Dataset, DataSpec, get
 from scapegoat.data.partitions import registry as partitions
 from scapegoat.data.splits import split
 from scapegoat.errors import InputError
@@ -137,3 +137,12 @@ def test_too_small_a_data_set_is_refused_in_one_line(options, targets, says):
         )
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["cifar10", "stl10", "fer2013", "fashion_mnist"])
+def test_published_pictures_are_tested_on_a_thousand_unless_told_otherwise(name):
+    data = make(9000, classes=5, published_test=7178)
+    options = {"partition": partitions.get("iid"), "benign": 4, "targets": 20, "mask": 10, "seed": 0}
+    assert len(split(data, get(name), **options).test) == 1000
+    assert len(split(data, get(name, test=None), **options).test) == 7178
+    assert len(split(data, get(name, test=50), **options).test) == 50

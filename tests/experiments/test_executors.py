@@ -15,9 +15,10 @@ import pytest
 from scapegoat import attacks
 from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments import RunStore, executors
-from scapegoat.experiments.executors import Event, execute, ledger
+from scapegoat.experiments.executors import Event, execute
+from scapegoat.experiments.executors import run_queue as ledger
 from scapegoat.experiments.executors.events import Outcome
-from scapegoat.experiments.executors.ledger import DEATHS_WITHOUT_PROGRESS, Ledger
+from scapegoat.experiments.executors.run_queue import DEATHS_WITHOUT_PROGRESS, Ledger
 from tests.experiments.tiny import assert_same_numbers, spec, specs
 
 

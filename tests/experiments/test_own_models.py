@@ -8,8 +8,9 @@ from torch import nn
 
 from scapegoat import models
 from scapegoat.cli import main
-from scapegoat.experiments import RunStore, parse, run
+from scapegoat.experiments import RunStore, parse
 from scapegoat.experiments.executors import execute, named
+from scapegoat.experiments.run import run
 from tests.experiments import tiny
 
 NET = """
@@ -109,7 +110,11 @@ def test_a_model_that_cannot_work_is_one_line_and_exit_code_2(net, tmp_path, cap
 
 
 def test_runs_of_models_of_the_package_keep_their_names():
-    images = {"model": {"name": "resnet20", "norm": "batch"}, "data": "cifar10", "defense": "atm"}
+    images = {
+        "model": {"name": "resnet20", "norm": "batch"},
+        "data": {"name": "cifar10", "test": None},
+        "defense": "atm",
+    }
     assert {spec.hash for spec in (parse({}), parse(images))} == {
         "754e01205597d90e4a93de60dea08a82cae3759a9a932b74af9f1066e578a4da",
         "534db0f8c734ff1b1dbdb153d4eb53df80b44b343184426d051bb07e85d4bf05",

@@ -16,6 +16,8 @@ from scapegoat.experiments import RunStore
 from scapegoat.experiments.executors import Event, cluster, execute
 from tests.experiments.tiny import assert_same_numbers, spec
 
+pytestmark = pytest.mark.ray
+
 
 def test_an_address_where_no_cluster_is(tmp_path: Path) -> None:
     pytest.importorskip("ray")

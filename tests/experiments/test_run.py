@@ -12,7 +12,8 @@ import torch
 
 import scapegoat as sg
 from scapegoat.errors import InputError
-from scapegoat.experiments import RunStore, parse, run
+from scapegoat.experiments import RunStore, parse
+from scapegoat.experiments.run import run
 
 DEFENSES = ["fedavg", "memory_atm"]
 
@@ -76,7 +77,7 @@ def test_a_run_stopped_at_any_round_ends_with_the_same_numbers(small, tmp_path, 
 
 SLOW_RUN = """
 import json, sys, time
-from scapegoat.experiments import run
+from scapegoat.experiments.run import run
 spec, out = json.loads(sys.argv[1]), sys.argv[2]
 def progress(record, rounds):
     print(record.round, flush=True)

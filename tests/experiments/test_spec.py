@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scapegoat.aggregation import registry as rules
-from scapegoat.attacks.base import Attack
-from scapegoat.attacks.base import registry as attacks
 from scapegoat.cli._components import component
+from scapegoat.crafting.contract import Attack
+from scapegoat.crafting.contract import registry as attacks
 from scapegoat.errors import InputError
 from scapegoat.experiments.spec import Spec, override_key, parse
 

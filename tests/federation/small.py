@@ -14,7 +14,9 @@ from scapegoat.attacks import Attack
 from scapegoat.attacks import get as get_attack
 from scapegoat.data.base import Dataset, DataSpec
 from scapegoat.data.splits import split
-from scapegoat.federation import FederationSetting, Simulation
+from scapegoat.federation import FederationSetting
+from scapegoat.federation.cast import cast
+from scapegoat.federation.simulation import Simulation
 
 
 def dataset(shape: tuple[int, ...] = (12,), records: int = 600, classes: int = 4) -> Dataset:
@@ -31,6 +33,7 @@ def federation(
     shape: tuple[int, ...] = (12,),
     seed: int = 0,
     data: Dataset | None = None,
+    validation: int = 10,
     **setting: Any,
 ) -> Simulation:
     data = dataset(shape) if data is None else data
@@ -38,20 +41,20 @@ def federation(
     attack = get_attack(attack, targets=30, mask=20) if isinstance(attack, str) else attack
     splits = split(
         data,
-        DataSpec(validation=10),
+        DataSpec(validation=validation),
         partition=options.partition,
         benign=options.benign,
         targets=attack.targets,
         mask=attack.mask,
         seed=seed,
     )
-    return Simulation(
+    everybody = cast(
         dataset=data,
         splits=splits,
         model=models.build(models.registry.parse(model or {"name": "mlp", "hidden": [6]}), shape, data.classes, seed=1),
         setting=options,
         attack=attack,
         rule=get_rule(rule) if isinstance(rule, str) else rule,
-        evaluate_every=2,
         seed=seed,
     )
+    return Simulation(everybody, evaluate_every=2)

@@ -2,8 +2,9 @@ import pytest
 import torch
 from torch import nn
 
+from scapegoat.crafting.contract import Samples
 from scapegoat.errors import InputError
-from scapegoat.federation.local import Epochs, batch_gradient
+from scapegoat.federation.local import Epochs, Gradient
 from scapegoat.models import FlatModel
 
 
@@ -27,7 +28,7 @@ def train(model, records, batch_size=4, epochs=2):
     x = torch.rand(records, *model.input_shape, generator=generator)
     y = torch.randint(3, (records,), generator=generator)
     out = torch.empty(model.d)
-    loss = Epochs(epochs=epochs).train(model, model.initial(), x, y, batch_size, seed=5, out=out)
+    loss = Epochs(epochs=epochs).alone(model, model.initial(), Samples(x, y), batch_size, seed=5, out=out)
     return out, loss
 
 
@@ -38,8 +39,8 @@ class Steps:
         self.sizes = []
         gradient = model.gradient
 
-        def counted(vector, x, y, out=None):
-            answer = gradient(vector, x, y, out)
+        def counted(vector, x, y, out=None, **options):
+            answer = gradient(vector, x, y, out, **options)
             self.sizes.append(len(y))
             return answer
 
@@ -94,7 +95,7 @@ def gradient(model, records, batch_size=4):
     x = torch.rand(records, *model.input_shape, generator=generator)
     y = torch.randint(3, (records,), generator=generator)
     out = torch.full((model.d,), torch.nan)
-    return out, batch_gradient(model, model.initial(), x, y, batch_size, out)
+    return out, Gradient().alone(model, model.initial(), Samples(x, y), batch_size, seed=5, out=out)
 
 
 def test_a_client_with_one_record_sends_a_gradient_of_zero_where_batch_norm_cannot_normalise_it():

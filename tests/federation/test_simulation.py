@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from scapegoat.aggregation import parse as parse_rule
-from scapegoat.aggregation.stack import collect
 from scapegoat.attacks import Attack, Crafted
 from scapegoat.attacks import get as get_attack
+from scapegoat.combining.stack import collect
 from tests.federation.small import dataset, federation
 
 
@@ -32,8 +32,8 @@ def test_a_round_of_fedavg_is_one_optimizer_step_along_the_mean_gradient():
     before = simulation.server.parameters.clone()
     gradients = []
     for client in range(8):
-        rows = simulation.benign.batch(0, client)
-        x, y = simulation.dataset.inputs(rows), simulation.dataset.y[rows]
+        rows = simulation.cast.benign.batch(0, client)
+        x, y = simulation.cast.dataset.inputs(rows), simulation.cast.dataset.y[rows]
         gradients.append(simulation.model.gradient(before, x, y)[0].clone())
     simulation.run_round()
     torch.testing.assert_close(
@@ -58,14 +58,16 @@ def test_local_epochs_send_the_difference_that_training_made():
 @pytest.mark.parametrize(("fraction", "picked"), [(0.8, 7), (0.5, 4), (0.01, 1), (1.0, 8)])
 def test_the_server_picks_the_asked_share_of_clients_rounded_up(fraction, picked):
     simulation = federation(fraction=fraction)
-    rounds = [simulation.pick(r) for r in range(30)]
+    rounds = [simulation.setting.pick(simulation.seed, r) for r in range(30)]
     assert all(len(set(r)) == picked for r in rounds)
     assert picked == 8 or len({tuple(r) for r in rounds}) > 1
 
 
 def test_every_client_is_picked_equally_often():
     simulation = federation(fraction=0.5)
-    counts = np.bincount(np.concatenate([simulation.pick(r) for r in range(2000)]), minlength=8)
+    counts = np.bincount(
+        np.concatenate([simulation.setting.pick(simulation.seed, r) for r in range(2000)]), minlength=8
+    )
     assert counts.min() > 900
     assert counts.max() < 1100
 
@@ -73,10 +75,10 @@ def test_every_client_is_picked_equally_often():
 def test_batches_come_from_the_clients_own_records_without_repeats():
     simulation = federation()
     for client in range(6):
-        rows = simulation.benign.batch(3, client).tolist()
+        rows = simulation.cast.benign.batch(3, client).tolist()
         assert len(set(rows)) == len(rows) == 8
-        assert set(rows) <= set(simulation.splits.shards[client].tolist())
-        assert rows != simulation.benign.batch(4, client).tolist()
+        assert set(rows) <= set(simulation.cast.splits.shards[client].tolist())
+        assert rows != simulation.cast.benign.batch(4, client).tolist()
 
 
 def test_a_stale_client_starts_from_the_model_of_tau_rounds_ago():
@@ -89,8 +91,8 @@ def test_a_stale_client_starts_from_the_model_of_tau_rounds_ago():
         assert all(0 <= tau <= min(2, round_) for tau in delays)
         expected = []
         for client, tau in enumerate(delays):
-            rows = simulation.benign.batch(round_, client)
-            x, y = simulation.dataset.inputs(rows), simulation.dataset.y[rows]
+            rows = simulation.cast.benign.batch(round_, client)
+            x, y = simulation.cast.dataset.inputs(rows), simulation.cast.dataset.y[rows]
             expected.append(simulation.model.gradient(models_seen[-1 - tau], x, y)[0].clone())
         simulation.run_round()
         after = models_seen[-1] - 0.1 * torch.stack(expected).mean(0)
@@ -168,7 +170,7 @@ def test_rules_with_server_data_never_touch_test_or_target_data(rule):
     clean = dataset()
     plain = federation(rule=rule, data=clean, attack="fedpoisonmia")
     labels = clean.y.clone()
-    untouchable = torch.cat([plain.splits.test, plain.splits.non_members])
+    untouchable = torch.cat([plain.cast.splits.test, plain.cast.splits.non_members])
     labels[untouchable] = (labels[untouchable] + 1) % 4
     poisoned = federation(rule=rule, data=dataclasses.replace(clean, y=labels), attack="passive")
     honest = federation(rule=rule, data=clean, attack="passive")
@@ -233,4 +235,4 @@ def test_a_step_in_which_every_update_is_malformed_changes_nothing():
     ],
 )
 def test_the_adaptive_attack_is_told_the_trim_that_the_rule_uses(rule, told):
-    assert federation(rule=parse_rule(rule), attack="adaptive").attacker.trim == told
+    assert federation(rule=parse_rule(rule), attack="adaptive").cast.attacker.trim == told

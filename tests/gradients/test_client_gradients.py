@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from scapegoat.gradients import client_gradients
 from scapegoat.gradients.plan import Plan
-from scapegoat.models.base import FlatModel
+from scapegoat.modelling.flat_model import FlatModel
 from tests.gradients import modules
 
 

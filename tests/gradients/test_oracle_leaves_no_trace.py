@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from scapegoat.gradients import GradientOracle
-from scapegoat.models.base import FlatModel
+from scapegoat.modelling.flat_model import FlatModel
 from tests.gradients import modules
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from scapegoat.gradients import client_gradients
 from scapegoat.gradients.perceptron import Perceptron
-from scapegoat.models.base import FlatModel
+from scapegoat.modelling.flat_model import FlatModel
 
 FEATURES, CLASSES = 12, 3
 
@@ -68,7 +68,7 @@ def test_every_client_gets_the_gradient_that_autograd_gives(
     assert Perceptron.of(model, x, y) is not None
     out = torch.full((len(sizes), model.d + padding), torch.nan)[:, : model.d]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scapegoat.gradients.perceptron.LITTLE", room)  # few clients a pass, or all
+        patch.setattr("scapegoat.gradients.perceptron.LITTLE", room)  # few clients per pass, or all
         losses = client_gradients(model, vector, x, y, sizes, out)
     torch.testing.assert_close(out, want, rtol=1e-4, atol=1e-6 * max(1.0, scale))
     assert losses == pytest.approx(want_losses, rel=1e-4, abs=1e-6)
@@ -93,7 +93,7 @@ def test_the_activations_of_many_clients_lie_where_later_gradients_will_be_writt
 
 @pytest.mark.parametrize("room", [0, 10**6])
 def test_sparse_records_are_looked_up_client_by_client_alike(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
-    monkeypatch.setattr("scapegoat.models.products.SparseRows.pays", lambda *_: True)
+    monkeypatch.setattr("scapegoat.kernels.sparse_products.SparseRows.pays", lambda *_: True)
     monkeypatch.setattr("scapegoat.gradients.perceptron.LITTLE", room)
     torch.manual_seed(0)
     model = flat(stack([70]))

@@ -10,7 +10,7 @@ pytest.importorskip("flwr")
 
 from scapegoat.cli import main
 from scapegoat.cli.flower import _specs
-from scapegoat.integrations.flower.hostile import check_company, live_attack
+from scapegoat.integrations.shared.hostile import check_company, live_attack
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "flower")
 APP = ["--app", EXAMPLE, "--material", "hospital_federation.audit:material"]
@@ -33,7 +33,7 @@ APP = ["--app", EXAMPLE, "--material", "hospital_federation.audit:material"]
         ([*APP, "--attack", "nonsense"], "'nonsense' is not a"),
         (["--attack", "{name: fedpoisonmia, knowledge: full}"], "partial is the only knowledge"),
         (["--defense", "atm", "--set", "federation.clients=2"], "trim"),
-        (["--set", "federation.schedule.name=async"], "sync is wanted"),
+        (["--set", "federation.schedule.name=async"], "sync is expected"),
         (["/nowhere/spec.yaml"], "cannot be read"),
         (["--report", "/nowhere/report.html"], "--report"),
         (

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import nn
 
 pytest.importorskip("flwr")
@@ -18,9 +19,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from scapegoat.attacks import Samples
 from scapegoat.errors import InputError
 from scapegoat.integrations.flower import AuditMaterial, HostileConfig, hostile_mod
-from scapegoat.integrations.flower.hostile import append_line, live_attack, read_lines, read_model
-from scapegoat.integrations.flower.material import read_hostile, write_hostile
-from scapegoat.membership import margins
+from scapegoat.integrations.shared.hostile import append_line, live_attack, read_lines, read_model
+from scapegoat.integrations.shared.material import read_hostile, write_hostile
+from scapegoat.tasks import Classification
 from tests.integrations.flower_fakes import instruction
 
 CONTEXT = SimpleNamespace(node_id=77, node_config={}, run_config={}, state=RecordDict())
@@ -180,13 +181,13 @@ def test_every_model_is_scored_and_kept(tmp_path):
     lines = read_lines(settings.observations)
     assert [(line["message"], line["after"]) for line in lines] == [("train", 2), ("evaluate", 3), ("train", 5)]
     module.eval()
-    expected = margins(module(settings.targets.x), settings.targets.y).tolist()
+    expected = Classification().margins(module(settings.targets.x), settings.targets.y).tolist()
     assert lines[0]["scores"] == pytest.approx(expected, abs=1e-5)
     assert [line.get("attacking") for line in lines] == [False, None, True]
     honest = honest_reply(sent(arrays), CONTEXT).content["weights"]
     assert before.content["weights"]["last.bias"].data == honest["last.bias"].data
     kept = read_model(settings.observations.with_suffix(".safetensors"))
-    assert {name: array.numpy().tolist() for name, array in kept.items()} == {
+    assert {name: array.tolist() for name, array in kept.items()} == {
         name: value.tolist() for name, value in module.state_dict().items()
     }
 
@@ -267,3 +268,16 @@ def test_material_that_cannot_be_judged_is_refused(wrong):
     fine = {"model": Tiny, "targets": samples(10, 1), "members": torch.arange(10) < 5, "mask": samples(8, 2)}
     with pytest.raises(InputError):
         AuditMaterial(**{**fine, **wrong})
+
+
+def test_what_an_attack_remembers_is_there_in_the_next_round(tmp_path):
+    """Every message may come to a process of its own, so the memory is a file."""
+    module = model()
+    for server_round in (1, 2, 3):
+        settings = config(tmp_path, {"name": "shadow", "evaluations": 4}, stand_ins=4)
+        hostile_mod(settings)(sent(ArrayRecord(module.state_dict()), server_round), CONTEXT, honest_reply)
+    kept = tmp_path / "observations.memory.safetensors"
+    assert kept.stat().st_mode & 0o077 == 0
+    rounds = {key: int(value) for key, value in load_file(kept).items() if key.startswith("rule/seen/")}
+    assert len(rounds) == 6  # its own, the app's honest update and four stand-ins
+    assert set(rounds.values()) == {2}

@@ -14,10 +14,10 @@ pytest.importorskip("flwr")
 
 from scapegoat.attacks import Samples
 from scapegoat.integrations.flower import AuditMaterial
-from scapegoat.integrations.flower.audit import Where, app_spec
-from scapegoat.integrations.flower.hostile import live_attack
-from scapegoat.integrations.flower.outcome import spec_hash
-from scapegoat.integrations.flower.wrapper import code_hash, read_app, shipped_files
+from scapegoat.integrations.flower.live.audit import Where, app_spec
+from scapegoat.integrations.flower.live.wrapper import code_hash, read_app, shipped_files
+from scapegoat.integrations.shared.hostile import live_attack
+from scapegoat.integrations.shared.outcome import spec_hash
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "flower"
 

@@ -11,8 +11,9 @@ pytest.importorskip("flwr")
 
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
 
+from scapegoat.accounting import record_epsilon
 from scapegoat.integrations.flower import LegacyRobustAggregation
-from scapegoat.integrations.flower.legacy import client_number
+from scapegoat.integrations.shared.rounds import client_number
 
 GLOBAL = [np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros(2, np.float32)]
 
@@ -68,3 +69,14 @@ def test_failures_are_named_and_nothing_usable_changes_nothing():
     assert parameters is None
     assert metrics["kept"] == 0
     assert 5 in strategy.history[0].failed
+
+
+def test_the_epsilon_is_that_of_the_share_that_was_really_picked():
+    rule = {"name": "dp", "clip": 1.0, "noise_multiplier": 4.0}
+    strategy = LegacyRobustAggregation(rule, fraction_fit=0.1, min_fit_clients=2)
+    for server_round in (1, 2, 3):
+        strategy.configure_fit(server_round, ndarrays_to_parameters(GLOBAL), Manager())
+        results = [result(str(i), ndarrays_to_parameters([g + 1 for g in GLOBAL])) for i in range(2)]
+        strategy.aggregate_fit(server_round, results, [])
+        expected = record_epsilon(server_round, 4.0, 0.5, 1e-5, "fixed")
+        assert strategy.history[-1].notes["epsilon"] == pytest.approx(expected, rel=0.01)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import itertools
 import json
 import os
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import textwrap
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +31,20 @@ from cryptography.x509.oid import NameOID
 import scapegoat as sg
 from scapegoat.errors import InputError, RunError
 from scapegoat.experiments import RunStore
-from scapegoat.integrations.flower.audit import Where, audit_app, audit_spec, is_loopback
-from scapegoat.integrations.flower.processes import LiveFederation, free_port
-from scapegoat.integrations.flower.wrapper import read_app, run_config, shipped_files, wrap_app
+from scapegoat.integrations.flower.live import sealed
+from scapegoat.integrations.flower.live.audit import Where, audit_app, audit_spec, is_loopback
+from scapegoat.integrations.flower.live.processes import LiveFederation, free_port
+from scapegoat.integrations.flower.live.quiet import quiet
+from scapegoat.integrations.flower.live.wrapper import read_app, shipped_files, wrap_app
+from scapegoat.integrations.shared.environment import minimal, passed
+from scapegoat.integrations.shared.running import settings
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent.parent / "examples" / "flower"
 
-BEHAVIOURS = ("honest", "honest", "nan", "wrong shape", "hundredfold", "late", "killed")
+BEHAVIOURS = ("honest", "honest", "nan", "wrong shape", "hundredfold", "unreadable", "late", "killed")
+
+pytestmark = pytest.mark.flower
 
 
 def still_running(mark: str) -> list[int]:
@@ -72,10 +83,11 @@ def test_training_goes_on_whatever_single_nodes_do_and_the_log_names_them(tmp_pa
     history = told["history"]
     for report in history:
         aside = {names[int(node)]: reason for node, reason in report["set_aside"].items()}
-        assert set(aside) == {"nan", "wrong shape", "hundredfold"}
+        assert set(aside) == {"nan", "wrong shape", "hundredfold", "unreadable"}
         assert "NaN" in aside["nan"]
         assert "shape" in aside["wrong shape"]
         assert "bytes" in aside["hundredfold"]
+        assert "not an array" in aside["unreadable"]
         assert [names[node] for node in report["nodes"]].count("honest") == 2
     assert sorted(names[node] for node in history[0]["silent"]) == ["killed", "late"]
     assert all("killed" not in [names[node] for node in report["nodes"]] for report in history)
@@ -147,7 +159,7 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
 
 def test_a_federation_that_runs_already_is_joined_with_one_hostile_node(tmp_path):
     nodes = [{"partition-id": number, "num-partitions": 4} for number in range(3)]
-    with LiveFederation(tmp_path / "theirs", nodes) as theirs:
+    with LiveFederation(tmp_path / "theirs", nodes, sealed=False) as theirs:
         run = audit_app(
             EXAMPLE,
             "hospital_federation.audit:material",
@@ -167,7 +179,8 @@ def test_a_federation_that_runs_already_is_joined_with_one_hostile_node(tmp_path
     assert run.spec["live"]["superlink"] == "named by the user"
 
 
-def test_a_federation_behind_tls_is_joined(tmp_path):
+def test_a_federation_behind_tls_is_joined_with_a_certificate_named_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     authority, certificate, key = certificates(tmp_path)
     nodes = [{"partition-id": number, "num-partitions": 3} for number in range(2)]
     port = free_port()
@@ -176,8 +189,8 @@ def test_a_federation_behind_tls_is_joined(tmp_path):
     try:
         (tmp_path / "link").mkdir()
         link.spawn("superlink", ["flower-superlink", *secure, "--host", "127.0.0.1", "--port", str(port)])
-        where = Where(f"127.0.0.1:{port}", authority)
-        with LiveFederation(tmp_path / "theirs", nodes, where.superlink, authority, insecure=False):
+        where = Where(f"127.0.0.1:{port}", Path("ca.pem"))
+        with LiveFederation(tmp_path / "theirs", nodes, where.superlink, Path("ca.pem"), insecure=False):
             run = audit_app(
                 EXAMPLE,
                 "hospital_federation.audit:material",
@@ -193,6 +206,60 @@ def test_a_federation_behind_tls_is_joined(tmp_path):
     (row,) = run.rounds.to_pylist()
     assert sum(row["malicious"]) == 1
     assert len(row["clients"]) == 3
+
+
+def test_an_audit_takes_no_app_and_no_node_from_another_process(tmp_path, monkeypatch):
+    """A process that can reach the ports of an audit, and even trusts its certificate, has nothing run there."""
+    monkeypatch.setenv("SOME_API_TOKEN", "not for children")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not for children")
+    with LiveFederation(tmp_path / "live", [{"partition-id": 0}]) as federation:
+        authority = federation._private / "authority.pem"
+        stranger = tmp_path / "stranger"
+        stranger.mkdir()
+        command = str(Path(sys.executable).with_name("flwr"))
+        environment = {"PATH": os.environ["PATH"], "HOME": str(stranger), **quiet(stranger)}
+        security = f'root-certificates = "{authority}"'
+        connection = f'[superlink]\ndefault = "x"\n[superlink.x]\naddress = "{federation.address}"\n{security}\n'
+        (stranger / "config.toml").write_text(connection)
+        told = [command, "run", str(HERE / "faulty-app"), "x"]
+        sent = subprocess.run(told, env=environment, capture_output=True, text=True, timeout=90, check=False)
+        assert sent.returncode != 0
+        assert "started run" not in sent.stdout
+        node = federation.children[-1].popen.args
+        ports = (federation.address.split(":")[1], node[node.index("--port") + 1])
+        trusting = ssl.create_default_context(cafile=str(authority))
+        for port, path in itertools.product(ports, ("/", "/health", "/docs", "/openapi.json")):
+            for headers in ({}, {sealed.HEADER: "a guess"}):
+                asked = urllib.request.Request(f"https://127.0.0.1:{port}{path}", headers=headers)
+                with pytest.raises(urllib.error.HTTPError, match="401"):
+                    urllib.request.build_opener(
+                        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting)
+                    ).open(asked, timeout=30)
+        assert runs(federation) == []
+        for name in ("key", "server.key"):
+            assert (federation._private / name).stat().st_mode & 0o077 == 0
+        assert federation._private.stat().st_mode & 0o077 == 0
+        pids = federation.leftovers()
+        assert len(pids) >= 3
+        for pid in pids:
+            assert b"not for children" not in Path(f"/proc/{pid}/environ").read_bytes()
+    assert not federation._private.exists()
+
+
+def runs(federation):
+    told = [shutil.which("flwr", path=federation.environ()["PATH"]), "ls", "scapegoat", "--format", "json"]
+    listed = subprocess.run(told, env=federation.environ(), capture_output=True, timeout=60, check=False)
+    return json.loads(listed.stdout)["runs"]
+
+
+def test_a_superlink_that_answers_strangers_is_not_used(tmp_path, monkeypatch):
+    lost = "import os; os.environ.pop('SCAPEGOAT_SEAL')\nmain("
+    monkeypatch.setattr(sealed, "_SHIM", sealed._SHIM.replace("main(", lost))
+    with (
+        pytest.raises(RunError, match="answers processes that are not of this audit"),
+        LiveFederation(tmp_path, [], warm=False),
+    ):
+        pass
 
 
 def certificates(folder):
@@ -265,6 +332,23 @@ def test_only_loopback_needs_no_declaration():
         Where("10.1.2.3", owned=True)
 
 
+def test_children_get_where_things_are_and_nobodys_tokens(monkeypatch):
+    told = {"PATH": "/bin", "LC_ALL": "C", "CUDA_VISIBLE_DEVICES": "0", "SCAPEGOAT_DATA": "/data"}
+    secret = {"GITHUB_TOKEN": "x", "AWS_SECRET_ACCESS_KEY": "x", "HF_TOKEN": "x", "TORCH_AUTH": "x", "https_proxy": "x"}
+    assert minimal(told | secret) == told
+    monkeypatch.setenv("HF_TOKEN", "mine")
+    assert passed(["HF_TOKEN"]) == {"HF_TOKEN": "mine"}
+    with pytest.raises(InputError, match="--env NO_SUCH_NAME"):
+        passed(["NO_SUCH_NAME"])
+
+
+def test_the_key_goes_to_the_audits_own_servers_alone():
+    assert sealed.ours("https://127.0.0.1:9092")
+    assert sealed.ours("https://[::1]:9092")
+    for other in ("http://127.0.0.1:9092", "https://10.0.0.1:9092", "https://example.org", "https://localhost.evil"):
+        assert not sealed.ours(other)
+
+
 def test_a_federation_that_does_not_start_says_what_its_process_said(tmp_path):
     with (
         pytest.raises(RunError, match=r"logs/superlink\.log"),
@@ -289,9 +373,14 @@ def test_a_folder_that_is_no_app_is_refused(tmp_path, text, complaint):
 
 
 def test_run_configuration_is_read_as_toml_and_unknown_keys_are_refused(tmp_path):
-    assert run_config(["a=1", "b.c=true", "d=hello", 'e="x y"']) == {"a": 1, "b.c": True, "d": "hello", "e": "x y"}
+    assert settings(["a=1", "b.c=true", "d=hello", 'e="x y"'], "--run-config") == {
+        "a": 1,
+        "b.c": True,
+        "d": "hello",
+        "e": "x y",
+    }
     with pytest.raises(InputError, match="key=value"):
-        run_config(["oops"])
+        settings(["oops"], "--run-config")
     files = {path.name: path.read_bytes() for path in EXAMPLE.glob("*.toml")}
     with pytest.raises(InputError, match="no such key"):
         wrap_app(EXAMPLE, files, tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", {"no-such": 1})

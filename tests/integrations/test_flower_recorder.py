@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,14 +18,16 @@ from flwr.serverapp.strategy import FedAvg
 
 from scapegoat import report as reports
 from scapegoat.attacks import Samples
-from scapegoat.cli.flower import _print
+from scapegoat.cli._live import show
 from scapegoat.errors import RunError
 from scapegoat.experiments import RunStore
+from scapegoat.federation.record import Truth
 from scapegoat.integrations.flower import AngularTrimmedMean
-from scapegoat.integrations.flower.hostile import append_line, keep_model, read_lines
-from scapegoat.integrations.flower.outcome import Truth, assemble
-from scapegoat.integrations.flower.recorder import run_recorded
-from scapegoat.integrations.flower.rounds import observers
+from scapegoat.integrations.flower.live.recorder import run_recorded
+from scapegoat.integrations.flower.replies.records import arrays_of
+from scapegoat.integrations.shared.hostile import append_line, keep_model, read_lines
+from scapegoat.integrations.shared.outcome import Secrets, assemble
+from scapegoat.integrations.shared.rounds import observers
 from tests.integrations.flower_fakes import FakeGrid, answering, record
 
 NODES = (31, 7, 2**63 + 1, 12)
@@ -44,6 +47,25 @@ def served(strategy, grid, path, rounds=2):
     )
     run_recorded(app, grid, None, path, "arrays")
     return read_lines(path)
+
+
+def test_counts_that_flower_averaged_are_no_reason_to_reject_a_reply(tmp_path):
+    """After a round of FedAvg a count of int64 goes out as float64, and a module sends int64 again."""
+
+    def trained(arrays):
+        return {"w": arrays["w"] + np.float32(1), "norm.num_batches_tracked": np.asarray(3, np.int64)}
+
+    app = ServerApp()
+    start = record({"w": np.zeros(4, np.float32), "norm.num_batches_tracked": np.asarray(0, np.int64)})
+    strategy = FedAvg(fraction_evaluate=0.0)
+    app.main()(lambda grid, context: strategy.start(grid, start, num_rounds=3) and None)
+    grid = FakeGrid({node: answering(trained) for node in NODES})
+    run_recorded(app, grid, None, tmp_path / "rounds.jsonl", "arrays")
+    assert grid.sent[-1].content["arrays"]["norm.num_batches_tracked"].numpy().dtype == np.float64
+    for line in read_lines(tmp_path / "rounds.jsonl"):
+        assert line["set_aside"] == {}
+        assert line["nodes"] == sorted(NODES)
+        assert line["norm"] == pytest.approx([2.0] * 4)
 
 
 def test_our_strategies_say_whom_they_kept(tmp_path):
@@ -73,24 +95,23 @@ def test_nothing_is_written_where_the_folder_is_not_there(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
-def truth() -> Truth:
+def secrets() -> Secrets:
     generator = torch.Generator().manual_seed(0)
     targets = Samples(torch.randn(8, 3, generator=generator), torch.randint(2, (8,), generator=generator))
-    return Truth(
-        targets=targets,
-        members=np.arange(8) < 4,
+    told = Truth(
         record=np.arange(100, 108),
-        wrong_labels=1 - targets.y.numpy(),
-        owner=[0, 1, 0, 1, None, None, None, None],
-        model=lambda: nn.Linear(3, 2),
-        test=targets,
+        label=targets.y.numpy(),
+        wrong_label=1 - targets.y.numpy(),
+        member=np.arange(8) < 4,
+        client=[0, 1, 0, 1, None, None, None, None],
     )
+    return Secrets(targets=targets, told=told, model=lambda: nn.Linear(3, 2), test=targets)
 
 
 def observed(directory, after, message="evaluate", **more):
     line = {"node": 9, "message": message, "server_round": after, "after": after, "scores": [1.0, -1.0] * 4, **more}
     append_line(directory / "hostile" / "observations.jsonl", line)
-    keep_model(directory / "hostile" / "observations.safetensors", ArrayRecord(nn.Linear(3, 2).state_dict()))
+    keep_model(directory / "hostile" / "observations.safetensors", arrays_of(ArrayRecord(nn.Linear(3, 2).state_dict())))
 
 
 def server_line(number, **more):
@@ -113,8 +134,14 @@ def server_line(number, **more):
 def assembled(directory, **keywords):
     names = {"attack": "passive", "defense": "atm", "data": "d", "model": "m", "seed": 0}
     spec = {"data": {"name": "d"}, "attack": {"name": "passive"}, "defense": {"name": "atm"}, "live": {"flower": "1"}}
-    arguments = {"clients": {5: 0, 9: 1}, "hostile": {1}, "names": names, "seconds": 1.0} | keywords
-    return assemble(directory, spec, truth(), **arguments)
+    arguments = {
+        "clients": {5: 0, 9: 1},
+        "hostile": {1},
+        "names": names,
+        "seconds": 1.0,
+        "framework": "flwr",
+    } | keywords
+    return assemble(directory, spec, secrets(), **arguments)
 
 
 def test_observations_and_rounds_become_a_run_that_the_report_reads(tmp_path):
@@ -148,6 +175,51 @@ def test_observations_and_rounds_become_a_run_that_the_report_reads(tmp_path):
     reports.write_html(page, tmp_path / "report.html")
 
 
+def test_a_live_run_has_every_score_the_guards_and_why_there_is_no_epsilon(tmp_path):
+    for number in (1, 2):
+        observed(tmp_path, number)
+    run = assembled(tmp_path)
+    membership, validity = run.summary["membership"], run.summary["validity"]
+    assert set(membership["scores"]) == {"final_margin", "mean_margin", "trajectory"}
+    assert membership["worst_score"]["name"] in membership["scores"]
+    assert membership["epsilon_lower"] is None
+    assert "coins" in membership["epsilon_lower_reason"]
+    assert membership["epsilon_ceiling"] > 0
+    assert {"blind_auc", "permutation_p", "valid", "reasons"} <= set(validity)
+    assert {"score_mean_margin", "score_trajectory"} <= set(run.targets.column_names)
+    tossed = assemble(
+        tmp_path, run.spec, replace(secrets(), coins=True), clients={}, hostile=set(), names={}, seconds=1.0,
+        framework="flwr",
+    )  # fmt: skip
+    assert tossed.summary["membership"]["epsilon_lower"] >= 0
+
+
+@pytest.mark.parametrize(("drift", "status"), [(0.0, "undertrained"), (1.5, "invalid")])
+def test_non_members_of_another_year_make_the_verdict_invalid(tmp_path, drift, status):
+    """What a user calls non-members differs from the members before any training: no figure speaks of leakage."""
+    count, generator = 200, torch.Generator().manual_seed(0)
+    member = np.arange(count) < count // 2
+    x = torch.randn(count, 3, generator=generator) + drift * torch.from_numpy(~member)[:, None]
+    targets = Samples(x, torch.randint(2, (count,), generator=generator))
+    told = Truth(
+        record=np.arange(count), label=targets.y.numpy(), wrong_label=1 - targets.y.numpy(), member=member,
+        client=[None] * count,
+    )  # fmt: skip
+    for number in (1, 2):
+        observed(tmp_path, number, scores=torch.randn(count, generator=generator).tolist())
+    known = Secrets(targets=targets, told=told, model=lambda: nn.Linear(3, 2), test=targets)
+    names = {"attack": "passive", "defense": "fedavg", "data": "d", "model": "m", "seed": 0}
+    spec = {"data": {"name": "d"}, "attack": {"name": "passive"}, "defense": {"name": "fedavg"}}
+    run = assemble(
+        tmp_path, spec, known, clients={}, hostile=set(), names=names, seconds=1.0, framework="flwr"
+    )  # fmt: skip
+    assert run.summary["validity"]["valid"] is (drift == 0)
+    verdict = reports.build([run]).studies[0].verdict
+    assert verdict.status == status
+    if drift:
+        assert "members differ from non-members before any training" in verdict.headline.lower()
+
+
 def test_an_attacker_that_saw_nothing_is_a_failed_run(tmp_path):
     append_line(tmp_path / "rounds.jsonl", server_line(1))
     with pytest.raises(RunError, match="never shown"):
@@ -174,7 +246,7 @@ def test_whom_another_strategy_kept_is_unknown_in_summary_terminal_and_report(tm
     }
     assert rates == {"malicious_kept": None, "honest_kept": None, "scapegoat": None}
     assert run.summary["aggregation"]["malicious_rounds"] == 2
-    _print([run.summary], tmp_path, None)
+    show([run.summary], tmp_path, None)
     assert capsys.readouterr().out.count("unknown") == 2
     RunStore(tmp_path / "out").write(run.summary["spec_hash"], run.spec, run.rounds, run.targets, run.summary)
     assert RunStore(tmp_path / "out").problem(run.summary["spec_hash"]) is None
@@ -188,5 +260,5 @@ def test_rounds_without_company_to_hide_among_are_counted_and_told(tmp_path, cap
     observed(tmp_path, 2, "train", notes={"alpha": 1.0})
     run = assembled(tmp_path)
     assert run.summary["live"]["unbounded_rounds"] == 1
-    _print([run.summary], tmp_path, None)
+    show([run.summary], tmp_path, None)
     assert "no poison was sent in 1 of 2 rounds" in capsys.readouterr().out

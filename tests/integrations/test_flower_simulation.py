@@ -42,6 +42,8 @@ run_simulation(server, client, num_supernodes=4, backend_config={
     "client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2, "include_dashboard": False}})
 """
 
+pytestmark = pytest.mark.flower
+
 
 def test_a_strategy_runs_in_flowers_simulation():
     quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}

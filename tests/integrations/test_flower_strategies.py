@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import itertools
 import logging
+import random
+import statistics
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("flwr")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
+from scapegoat.accounting import epsilon_of_rounds, record_epsilon
 from scapegoat.aggregation import registry as rules
-from scapegoat.errors import InputError
+from scapegoat.errors import InputError, RunError
 from scapegoat.integrations import flower
 from scapegoat.integrations.flower import RobustAggregation
-from scapegoat.integrations.flower.rounds import stack
-from scapegoat.integrations.flower.rules import rule_name, strategies, strategy_name
+from scapegoat.integrations.flower.replies.records import Layout
+from scapegoat.integrations.flower.strategies.named import rule_name, strategies
+from scapegoat.integrations.shared.names import class_name
+from scapegoat.integrations.shared.rounds import stack
 from tests.integrations.flower_fakes import FakeGrid, answering, failure, instruction, record, reply
 
 SHAPES = {"layer.weight": (4, 3), "layer.bias": (4,)}
@@ -48,7 +56,7 @@ def test_every_rule_has_a_strategy_that_flower_users_can_name():
     assert {"AngularTrimmedMean", "ClippedAngularTrimmedMean", "MemoryAngularTrimmedMean"} <= set(strategies)
     data = {"validate": lambda arrays: (0.0, 0.0), "train_on_root": lambda arrays: arrays}
     for name, rule in rules.classes():
-        strategy = getattr(flower, strategy_name(name))(fraction_evaluate=0.5, **data)
+        strategy = getattr(flower, class_name(name))(fraction_evaluate=0.5, **data)
         assert strategy.server.rule == rule()
         assert strategy.__doc__
 
@@ -222,7 +230,7 @@ def test_buffers_are_merged_over_the_kept_and_never_enter_the_rule():
     kept = [list(sent).index(node) for node in metrics["kept-nodes"]]
     got = values(new)
     np.testing.assert_allclose(got["norm.running_mean"], np.median(kept), rtol=1e-6)
-    assert got["norm.num_batches_tracked"] == np.rint(np.mean(kept) + 7)
+    assert got["norm.num_batches_tracked"] == statistics.median_low(kept) + 7
     assert got["norm.num_batches_tracked"].dtype == np.int64
     assert got["norm.num_batches_tracked"].shape == ()
     assert got["steps"].dtype == np.int32
@@ -281,6 +289,37 @@ def test_one_client_does_not_move_the_statistics_of_batchnorm(rule, extreme):
     assert np.all(values(new)["norm.running_mean"] == 0.0)
 
 
+@pytest.mark.parametrize("rule", ["median", "trimmed_mean", "atm", [{"name": "norm_clipping"}, {"name": "fedavg"}]])
+@pytest.mark.parametrize("extreme", [2**63 - 1, 15 * 10**17, 0])
+def test_one_client_does_not_move_a_count_of_batches(rule, extreme):
+    arrays = model() | with_statistics(1.0)
+    steps = [*range(9), 4]
+    sent = [
+        {k: arrays[k] - np.float32(0.001 * step) for k in SHAPES} | with_statistics(1.0, seen=100 + step)
+        for step in steps
+    ]
+    sent[-1] |= with_statistics(1.0, seen=extreme)
+    strategy = started(RobustAggregation(rule), arrays)
+    new, metrics = strategy.aggregate_train(1, [reply(node, a) for node, a in enumerate(sent, 1)])
+    assert 10 in metrics["kept-nodes"]
+    assert 100 <= values(new)["norm.num_batches_tracked"] <= 108
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=9),
+    st.sampled_from(["int64", "uint64", "int8", "uint8", "bool"]),
+)
+def test_whole_numbers_are_merged_exactly_however_large(numbers, kind):
+    limits = (0, 1) if kind == "bool" else (np.iinfo(kind).min, np.iinfo(kind).max)
+    numbers = [limits[0] + abs(number) % (limits[1] - limits[0] + 1) for number in numbers]
+    layout = Layout(record({"w": np.zeros(1, np.float32), "n": np.zeros((), kind)}))
+    replies = [{"n": np.asarray(number, kind)} for number in numbers]
+    assert int(layout.merge_buffers(replies, "median")["n"]) == statistics.median_low(numbers)
+    mean = layout.merge_buffers(replies, "mean")["n"]
+    assert abs(int(mean) - Fraction(sum(numbers), len(numbers))) <= Fraction(1, 2)
+    assert mean.dtype == np.dtype(kind)
+
+
 def test_plain_averaging_averages_statistics_and_everybody_can_choose():
     arrays = model() | with_statistics(1.0)
     sent = [{k: arrays[k] for k in SHAPES} | with_statistics(v, seen=s) for v, s in ((1.0, 3), (2.0, 4), (6.0, 9))]
@@ -295,12 +334,13 @@ def test_plain_averaging_averages_statistics_and_everybody_can_choose():
     assert merged("fedavg", buffer_merge="median")["norm.running_var"][0] == 2.0
     assert merged("median")["norm.running_var"][0] == 2.0
     assert merged("median", buffer_merge="mean")["norm.running_var"][0] == 3.0
-    assert merged("median")["norm.num_batches_tracked"] == 5  # whole numbers: the rounded mean, as under FedAvg
+    assert merged("median")["norm.num_batches_tracked"] == 4
+    assert merged("fedavg")["norm.num_batches_tracked"] == 5
 
 
 def test_strategies_are_known_by_the_rule_they_stand_for():
     for name, _ in rules.classes():
-        assert rule_name(strategy_name(name)) == name
+        assert rule_name(class_name(name)) == name
     assert [rule_name(name) for name in ("FedAvg", "FedMedian", "FedTrimmedAvg")] == [
         "fedavg",
         "median",
@@ -346,6 +386,26 @@ def test_evaluation_survives_replies_that_cannot_be_read():
     bad = reply(99, ArrayRecord(), examples=float("nan"))
     assert strategy.aggregate_evaluate(1, [bad, *good, failure(7, "gone")])["acc"] == pytest.approx(0.5)
     assert strategy.aggregate_evaluate(1, [failure(7, "gone")]) is None
+
+
+@pytest.mark.parametrize("name", ["MemoryAngularTrimmedMean", "ReputationAngularTrimmedMean"])
+def test_a_sketched_memory_holds_nodes_of_any_id_under_a_seed_that_nobody_chose(name):
+    shapes = {"layer.weight": (20, 20)}
+    arrays = {key: np.zeros(shape, dtype=np.float32) for key, shape in shapes.items()}
+    seeds = set()
+    for _ in range(2):
+        strategy = started(getattr(flower, name)(sketch=16, remember=5), arrays)
+        for round_ in range(1, 4):
+            rng = np.random.default_rng(round_)
+            sent = [{key: rng.normal(size=shape).astype(np.float32) for key, shape in shapes.items()} for _ in NODES]
+            new, metrics = strategy.aggregate_train(round_, [reply(n, a) for n, a in zip(NODES, sent, strict=True)])
+            assert new is not None
+            assert len(metrics["kept-nodes"]) == len(NODES) - 2
+        state = strategy.server.state
+        assert state["direction/0"].shape[1] == 16
+        assert int((state["seen/0"] >= 0).sum()) == 5
+        seeds.add(int(state["sketch"][0]))
+    assert len(seeds) == 2
 
 
 def test_rows_and_memory_go_by_client_id_where_there_is_one():
@@ -419,3 +479,85 @@ def test_wrong_options_are_refused_in_one_line(keywords):
     with pytest.raises(InputError) as caught:
         RobustAggregation(**{"rule": "fedavg", **keywords})
     assert "\n" not in str(caught.value)
+
+
+def poisson_epsilon(rate, rounds):
+    accounting = pytest.importorskip("dp_accounting")
+    event = accounting.PoissonSampledDpEvent(rate, accounting.GaussianDpEvent(4.0))
+    return accounting.pld.PLDAccountant(value_discretization_interval=1e-3).compose(event, rounds).get_epsilon(1e-5)
+
+
+def fixed_epsilon(rate, rounds):
+    return record_epsilon(rounds, 4.0, rate, 1e-5, "fixed")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "rate", "accountant"),
+    [
+        ({"fraction_train": 0.1, "min_train_nodes": 5}, 0.5, fixed_epsilon),
+        ({"fraction_train": 0.1, "sampler": lambda r, ids: random.Random(r).sample(ids, 3)}, 0.3, fixed_epsilon),
+        ({"fraction_train": 0.1, "sampler": flower.PoissonSampler(0.4, seed=0)}, 0.4, poisson_epsilon),
+    ],
+    ids=["Flower's options", "a sampler of a user's own", "Poisson sampling"],
+)
+def test_the_epsilon_is_that_of_the_rate_at_which_clients_were_really_picked(keywords, rate, accountant):
+    nodes = range(1, 11)
+    strategy = flower.DifferentialPrivacy(clip=1.0, noise_multiplier=4.0, fraction_evaluate=0.0, **keywords)
+    grid = FakeGrid({node: answering(lambda a: {k: v + 1 for k, v in a.items()}) for node in nodes})
+    result = strategy.start(grid, record(model()), num_rounds=4)
+    for done in range(1, 5):
+        told = result.train_metrics_clientapp[done]["rule-epsilon"]
+        assert told == pytest.approx(accountant(rate, done), rel=0.01)
+
+
+def test_rounds_that_picked_different_shares_add_up():
+    nodes = range(1, 11)
+    sampler = lambda r, ids: random.Random(r).sample(ids, 2 * r)  # noqa: E731
+    strategy = flower.DifferentialPrivacy(clip=1.0, noise_multiplier=4.0, fraction_evaluate=0.0, sampler=sampler)
+    grid = FakeGrid({node: answering(lambda a: {k: v + 1 for k, v in a.items()}) for node in nodes})
+    result = strategy.start(grid, record(model()), num_rounds=4)
+    told = result.train_metrics_clientapp[4]["rule-epsilon"]
+    assert told == pytest.approx(epsilon_of_rounds({0.2: 1, 0.4: 1, 0.6: 1, 0.8: 1}, 4.0, 1e-5, "fixed"), rel=1e-6)
+    assert fixed_epsilon(0.2, 4) < told < fixed_epsilon(0.8, 4)
+
+
+def test_a_poisson_round_without_anybody_changes_nothing_and_counts():
+    strategy = flower.DifferentialPrivacy(
+        clip=1.0, noise_multiplier=4.0, fraction_evaluate=0.0, sampler=flower.PoissonSampler(0.1, seed=0)
+    )
+    grid = FakeGrid({node: answering(lambda a: {k: v + 1 for k, v in a.items()}) for node in (1, 2, 3)})
+    strategy.start(grid, record(model()), num_rounds=12)
+    asked = [report.skipped is None for report in strategy.history]
+    assert 0 < sum(asked) < 12
+    last = max(r for r, used in enumerate(asked) if used)
+    assert strategy.history[last].notes["epsilon"] == pytest.approx(poisson_epsilon(0.1, last + 1), rel=0.01)
+
+
+@pytest.mark.parametrize("rate", [0, 1.5, -1, float("nan")])
+def test_a_rate_that_is_no_probability_is_refused(rate):
+    with pytest.raises(InputError, match="rate"):
+        flower.PoissonSampler(rate)
+
+
+def test_too_few_nodes_for_the_rule_end_the_run_with_what_is_needed():
+    grid = FakeGrid({node: answering(dict) for node in (1, 2)})
+    strategy = flower.AngularTrimmedMean(trim=1, node_timeout=0.01)
+    with pytest.raises(RunError, match=r"2 nodes are connected .* where 3 are needed: atm cannot work with fewer"):
+        strategy.start(grid, record(model()), num_rounds=3)
+    strategy = flower.Mean(min_available_nodes=5, node_timeout=0.01)
+    with pytest.raises(RunError, match=r"where 5 are needed: min_available_nodes"):
+        strategy.start(grid, record(model()), num_rounds=3)
+
+
+def test_a_rule_asks_as_many_nodes_as_it_needs():
+    grid = FakeGrid({node: answering(dict) for node in range(1, 11)})
+    strategy = flower.AngularTrimmedMean(trim=2, fraction_train=0.1, fraction_evaluate=0.0)
+    strategy.start(grid, record(model()), num_rounds=1)
+    assert len(strategy.history[0].nodes) == 5
+
+
+def test_a_run_in_which_no_round_changed_the_model_ends_with_an_error():
+    grid = FakeGrid({node: answering(lambda a: {k: v * np.nan for k, v in a.items()}) for node in range(1, 4)})
+    strategy = flower.CoordinateMedian(fraction_evaluate=0.0)
+    with pytest.raises(RunError, match="no round of 2 changed the model; the last one: no reply could be used"):
+        strategy.start(grid, record(model()), num_rounds=2)

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scapegoat.membership import auc, auc_value, calls, margins, metrics, rate, tpr_at_fpr
+from scapegoat.membership import auc, auc_value, calls, metrics, rate, tpr_at_fpr
+from scapegoat.tasks import Classification
 from tests.reference import membership as reference
 
 scores_and_members = st.lists(
@@ -81,5 +82,5 @@ def test_perfect_separation_does_not_claim_certainty():
 
 def test_margin_is_positive_exactly_when_the_true_label_is_predicted():
     logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 5.0, 1.0], [float("nan"), 1.0, 0.0]])
-    margin = margins(logits, torch.tensor([0, 2, 0]))
+    margin = Classification().margins(logits, torch.tensor([0, 2, 0]))
     assert margin.tolist() == [1.0, -4.0, float("-inf")]

@@ -39,9 +39,9 @@ def refusal(module, shape=(6,)):
 @pytest.mark.parametrize(
     ("module", "says"),
     [
-        (Through(lambda z: (z, z)), "model Through: returned a tuple; logits of shape (2, 3) are wanted"),
+        (Through(lambda z: (z, z)), "model Through: returned a tuple; logits of shape (2, 3) are expected"),
         (Through(lambda z: z.argmax(1, keepdim=True).expand(2, 3)), "returned torch.int64"),
-        (Through(lambda z: z / 0 * 0), "logits for records of zeros are not finite"),
+        (Through(lambda z: z / 0 * 0), "outputs for records of zeros are not finite"),
         (Through(lambda z: torch.log(-z.abs() - 1)), "not finite"),
         (nn.Sequential(nn.Linear(6, 3), nn.Threshold(1e9, float("inf"))), "not finite"),
         (Through(fail, training_only=True), "in training mode raised KeyError: 'label'"),

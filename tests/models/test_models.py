@@ -70,7 +70,7 @@ def test_logits_follow_the_vector_and_do_not_depend_on_the_batch(density, monkey
         model.point_at(model.initial())
         want = model.module(x)
     torch.testing.assert_close(model.logits(model.initial(), x), want, rtol=1e-4, atol=1e-5)
-    monkeypatch.setattr("scapegoat.models.base.EVALUATED_AT_ONCE", 70)
+    monkeypatch.setattr("scapegoat.modelling.flat_model.EVALUATED_AT_ONCE", 70)
     torch.testing.assert_close(model.logits(model.initial(), x), want, rtol=1e-4, atol=1e-5)
     assert torch.equal(model.logits(torch.zeros(model.d), x), torch.zeros(200, 3))
     assert not any("forward" in vars(module) for module in model.module.modules())

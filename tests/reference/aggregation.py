@@ -123,36 +123,92 @@ class MemoryATM:
         return mean_of(clipped, kept), set(kept)
 
 
-class ReputationATM(MemoryATM):
-    """`reputation_atm` over rounds: the larger of two robust deviations, averaged over a client's rounds."""
+class ReputationATM:
+    """`reputation_atm` over rounds: every past residual is kept, and every sum made from its definition."""
 
-    def __init__(self, b: int, beta: float = 0.9, hold: float = 0.98) -> None:
-        super().__init__(b, beta)
-        self.hold = hold
+    def __init__(
+        self,
+        b: int,
+        beta: float = 0.9,
+        hold: float = 0.9,
+        doubt: float = 2.0,
+        agreement: float = 1.0,
+        probation: int = 10,
+        remember: int = 100,
+    ) -> None:
+        self.b, self.beta, self.hold, self.doubt, self.agreement = b, beta, hold, doubt, agreement
+        self.probation, self.remember = probation, remember
+        self.closest = math.inf
+        self.remains: dict[int, list[Vector]] = {}
         self.suspicions: dict[int, list[float]] = {}
+        self.last_seen: dict[int, int] = {}
+        self.rounds = 0
 
     def round(self, rows: Sequence[Vector], ids: Sequence[int]) -> Answer:
-        super().round(rows, ids)
+        bound = median_norm(rows)
+        clipped = clip(rows, bound)
+        mean = sum(clipped) / len(clipped)
+        agreements = []
+        for client, row in zip(ids, clipped, strict=True):
+            agreements.append(self.agreement_with_the_past(client, row - mean))
+            self.remains.setdefault(client, []).append((row - mean) / bound)
+        agreed = deviations(agreements, uneven=0.05)
         now = deviations(mean_angles(rows))
-        steady = deviations(mean_angles([self.average[client] for client in ids]))
-        for client, a, b in zip(ids, now, steady, strict=True):
-            self.suspicions.setdefault(client, []).append(max(a, b))
-        self.score = [self.gathered(client) for client in ids]
+        self.closest = min(abs(z - 5) for z in deviations(mean_angles(rows), limit=math.inf))
+        steady = deviations([self.steadiness(client) for client in ids], uneven=0.05)
+        for client, x in zip(ids, steady, strict=True):
+            self.suspicions.setdefault(client, []).append(max(x, 0.0))
+        usual = float(np.median([len(self.suspicions[client]) for client in ids]))
+        self.score = [self.standing(client, x, a, usual) for client, x, a in zip(ids, now, agreed, strict=True)]
         kept = sorted(range(len(rows)), key=lambda k: self.score[k])[: len(rows) - 2 * self.b]
-        return mean_of(clip(rows, median_norm(rows)), kept), set(kept)
+        self.forget(ids)
+        return mean_of(clipped, kept), set(kept)
 
-    def gathered(self, client: int) -> float:
-        """The exponentially weighted mean, newest heaviest, straight from its definition."""
+    def steadiness(self, client: int) -> float:
+        """Mean cosine between what remained in different rounds, weighted by their ages; 0 of a single round."""
+        past = self.remains[client][::-1]
+        above = below = 0.0
+        for i, r in enumerate(past):
+            for j, other in enumerate(past):
+                if i != j:
+                    above += self.beta ** (i + j) * dot(r, other) / (norm(r) * norm(other))
+                    below += self.beta ** (i + j)
+        return above / below if below > 0 else 0.0
+
+    def agreement_with_the_past(self, client: int, remains: Vector) -> float:
+        """Mean cosine with what remained in earlier rounds, weighted by their ages; 0 of a first round."""
+        past = self.remains.get(client, [])[::-1]
+        weights = [self.beta**age for age in range(len(past))]
+        cosines = [dot(remains, r) / (norm(remains) * norm(r)) for r in past]
+        return sum(w * c for w, c in zip(weights, cosines, strict=True)) / sum(weights) if past else 0.0
+
+    def standing(self, client: int, now: float, agreed: float, usual: float) -> float:
+        """First by suspicion or agreement that passes its limit, then by this round; `closest`: how close a call."""
         past = self.suspicions[client][::-1]
         weights = [self.hold**age for age in range(len(past))]
-        return sum(w * s for w, s in zip(weights, past, strict=True)) / sum(weights)
+        suspicion = sum(w * s for w, s in zip(weights, past, strict=True)) / sum(weights)
+        self.closest = min(self.closest, abs(suspicion - self.doubt), abs(agreed - self.agreement))
+        if now >= 5:
+            suspicion = 5.0
+        if len(past) < self.probation and len(past) < usual / 2:
+            suspicion = max(suspicion, self.doubt)
+        suspicion = suspicion if suspicion >= self.doubt else 0.0
+        return 1000 * max(suspicion, agreed if agreed >= self.agreement else 0.0) + now
+
+    def forget(self, ids: Sequence[int]) -> None:
+        """Only the clients last seen stay; of those seen alike, the smallest ids."""
+        self.rounds += 1
+        self.last_seen |= dict.fromkeys(ids, self.rounds)
+        stay = sorted(self.last_seen, key=lambda client: (-self.last_seen[client], client))[: self.remember]
+        for client in set(self.last_seen) - set(stay):
+            del self.last_seen[client], self.remains[client], self.suspicions[client]
 
 
-def deviations(values: Sequence[float]) -> list[float]:
+def deviations(values: Sequence[float], limit: float = 5.0, uneven: float = 1e-6) -> list[float]:
     """Robust spreads above the median, at most five either way."""
     middle = float(np.median(values))
     spread = 1.4826 * float(np.median([abs(v - middle) for v in values]))
-    return [max(-5.0, min(5.0, (v - middle) / (spread + 1e-6))) for v in values]
+    return [max(-limit, min(limit, (v - middle) / (spread + uneven))) for v in values]
 
 
 def krum_picks(rows: Sequence[Vector], f: int, count: int, fewer: int = 2) -> list[int]:
@@ -172,8 +228,27 @@ def krum_picks(rows: Sequence[Vector], f: int, count: int, fewer: int = 2) -> li
     return picked
 
 
+def krum_scores(rows: Sequence[Vector], f: int, fewer: int = 2) -> list[float]:
+    """Sums of the squared distances to the n - f - 2 nearest others."""
+    n = len(rows)
+    scores = []
+    for i in range(n):
+        distances = sorted(dot(rows[i] - rows[j], rows[i] - rows[j]) for j in range(n) if j != i)
+        scores.append(sum(distances[: max(1, n - f - fewer)]))
+    return scores
+
+
 def multi_krum(rows: Sequence[Vector], f: int, k: int, fewer: int = 2) -> Answer:
-    picked = krum_picks(rows, f, k, fewer)
+    """Blanchard et al. 2017, section 4: the k vectors with the lowest scores."""
+    scores = krum_scores(rows, f, fewer)
+    picked = sorted(range(len(rows)), key=lambda i: scores[i])[:k]
+    return mean_of(rows, picked), set(picked)
+
+
+def multi_krum_rescored(rows: Sequence[Vector], f: int, k: int, fewer: int = 2) -> Answer:
+    """One pick at a time, as long as Krum's own condition n > 2f + 2 holds for those left."""
+    possible = [p for p in range(1, k + 1) if len(rows) - (p - 1) > 2 * f + 2]
+    picked = krum_picks(rows, f, max(possible, default=1), fewer)
     return mean_of(rows, picked), set(picked)
 
 
@@ -360,3 +435,84 @@ def exceedings(weight: NDArray[np.float64], bias: Vector) -> tuple[list[float], 
     neups = [s / sum(squares) for s in squares]
     threshold = max(0.01, 1 / classes) * max(neups)
     return neups, sum(c > threshold for c in neups)
+
+
+def nearest_neighbour_mixing(rows: Sequence[Vector], f: int) -> list[Vector]:
+    """Allouah et al. 2023, Algorithm 2: of each row, the mean of the n - f rows nearest to it, itself among them."""
+    n = len(rows)
+    mixed = []
+    for i in range(n):
+        order = sorted(range(n), key=lambda j, i=i: norm(rows[i] - rows[j]) if j != i else -1.0)
+        mixed.append(mean_of(rows, order[: n - f]))
+    return mixed
+
+
+def bucketing(
+    rows: Sequence[Vector], round_seed: int, clients: Sequence[int], size: int
+) -> list[tuple[set[int], Vector]]:
+    """Who is in each bucket, and the bucket's mean: the clients in the order of their own draws, `size` at a time."""
+    order = sorted(range(len(rows)), key=lambda i: derive(round_seed, "bucket", clients[i], 0))
+    groups = [order[start : start + size] for start in range(0, len(rows), size)]
+    return [(set(group), mean_of(rows, group)) for group in groups]
+
+
+class ClientMomentum:
+    """Every client's running mean, from all of its updates so far: weights (1 - beta) beta^age, made to sum to one."""
+
+    def __init__(self, beta: float) -> None:
+        self.beta = beta
+        self.past: dict[int, list[Vector]] = {}
+
+    def round(self, rows: Sequence[Vector], ids: Sequence[int]) -> list[Vector]:
+        for client, row in zip(ids, rows, strict=True):
+            self.past.setdefault(client, []).append(row)
+        return [self._mean(self.past[client]) for client in ids]
+
+    def _mean(self, updates: list[Vector]) -> Vector:
+        weights = [self.beta**age for age in reversed(range(len(updates)))]
+        return sum(w * u for w, u in zip(weights, updates, strict=True)) / sum(weights)  # type: ignore[return-value]
+
+
+class CenteredClipping:
+    """Karimireddy et al. 2021, Algorithm 2, over rounds; without a radius, the median distance at every step."""
+
+    def __init__(self, radius: float | None, steps: int) -> None:
+        self.radius, self.steps = radius, steps
+        self.centre: Vector | None = None
+
+    def round(self, rows: Sequence[Vector]) -> Answer:
+        v = np.zeros_like(rows[0]) if self.centre is None else self.centre
+        for _ in range(self.steps):
+            bound = float(np.median([norm(row - v) for row in rows])) if self.radius is None else self.radius
+            v = v + mean_of(clip([row - v for row in rows], bound), range(len(rows)))
+        self.centre = v
+        return v, set(range(len(rows)))
+
+
+def meamed(rows: Sequence[Vector], f: int) -> Answer:
+    """Xie et al. 2018: of every coordinate, the mean of the n - f values nearest to the median."""
+    out = np.empty_like(rows[0])
+    for c in range(len(out)):
+        column = [float(row[c]) for row in rows]
+        middle = float(np.median(column))
+        nearest = sorted(column, key=lambda value, middle=middle: abs(value - middle))[: len(rows) - f]
+        out[c] = sum(nearest) / len(nearest)
+    return out, set(range(len(rows)))
+
+
+def dnc_scores(rows: Sequence[Vector], coordinates: Sequence[int]) -> list[float]:
+    """Shejwalkar & Houmansadr 2021, Algorithm 2: squared projections of the centred rows on their top right vector."""
+    part = np.array([[row[c] for c in coordinates] for row in rows])
+    centred = part - part.mean(axis=0)
+    top = np.linalg.svd(centred, full_matrices=False)[2][0]
+    return [dot(row, top) ** 2 for row in centred]
+
+
+def dnc(rows: Sequence[Vector], drop: int, draws: Sequence[Sequence[int]]) -> Answer:
+    times = [0] * len(rows)
+    for coordinates in draws:
+        scores = dnc_scores(rows, coordinates)
+        for i in sorted(range(len(rows)), key=lambda i, scores=scores: scores[i])[len(rows) - drop :]:
+            times[i] += 1
+    kept = [i for i in range(len(rows)) if times[i] == min(times)]
+    return mean_of(rows, kept), set(kept)

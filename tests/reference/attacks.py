@@ -37,6 +37,14 @@ def distance_bound(peers: list[Vector]) -> float:
     return max(distance(a, b) for a, b in itertools.combinations(peers, 2))
 
 
+def blend(attack: Vector, mask: Vector, share: float, peers: list[Vector]) -> Vector:
+    """So much of the one and the rest of the other, at the median length of the peers."""
+    mixed = share * attack + (1 - share) * mask
+    size = float(np.linalg.norm(mixed))
+    length = float(np.median([np.linalg.norm(peer) for peer in peers]))
+    return mixed if size == 0 or length == 0 else mixed / size * length
+
+
 def malicious(attack: Vector, masks: list[Vector], chosen: tuple[int, ...], alpha: float) -> Vector:
     """alpha * g_attack + the mean of the chosen mask gradients."""
     return alpha * attack + np.mean([masks[i] for i in chosen], axis=0)
@@ -90,3 +98,13 @@ def adaptive(attack: Vector, peers: list[Vector], trim: int, senders: int = 1, l
         farthest = max(peers, key=lambda peer: angle(attack, peer))
         attack = (attack + farthest) / 2
     return attack, limit
+
+
+def alie(peers: list[Vector], z: float) -> Vector:
+    """Baruch et al. 2019, Algorithm 3: mean minus z standard deviations, coordinate by coordinate."""
+    out = np.empty_like(peers[0])
+    for c in range(len(out)):
+        column = [float(peer[c]) for peer in peers]
+        mean = sum(column) / len(column)
+        out[c] = mean - z * math.sqrt(sum((value - mean) ** 2 for value in column) / len(column))
+    return out

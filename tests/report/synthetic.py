@@ -66,7 +66,8 @@ def make_spec(
 
 
 def spec_hash(spec: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+    text = json.dumps({"numbers": 1, **spec}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_run(
@@ -148,6 +149,7 @@ def write_run(
             "scapegoat_rate": scapegoats / max(hostile_rounds, 1),
             "rejected": 0,
             "malicious_rounds": hostile_rounds,
+            "sums_only": defense == "fedavg",
         },
         "versions": {"scapegoat": "0.1.0", "torch": "2.13.0", "python": "3.11.7"},
     }

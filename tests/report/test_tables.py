@@ -86,7 +86,7 @@ def _is_number(text: str) -> bool:
 
 def test_markdown_has_the_verdict_a_table_a_measure_and_the_limits(page: report.Page, audit: Store) -> None:
     text = report.to_markdown(page)
-    assert page.studies[0].verdict.headline.replace("_", "\\_") in text
+    assert page.studies[0].verdict.hostile.headline.replace("_", "\\_") in text
     figures = audit[1]["fedpoisonmia", "atm", 0]["membership"]
     low, high = figures["auc_ci"]
     row = next(line for line in text.split("### AUC")[1].splitlines() if line.startswith("| fedpoisonmia"))

@@ -55,7 +55,7 @@ TIGHT = {"passive": (0.71, 0.77, 0.06, 0.63), "fedpoisonmia": (0.71, 0.78, 0.07,
 
 def test_the_rule_that_brings_the_attack_down_to_watching_is_recommended() -> None:
     found = report.verdict(audit({"fedavg": FEDAVG, "memory_atm": TIGHT}), clients=10, malicious=1)
-    assert (found.recommended, found.status) == ("memory_atm", "closed")
+    assert (found.recommended, found.hostile.status) == ("memory_atm", "closed")
     assert "With FedAvg a hostile client out of ten recognises members with accuracy 0.95 [0.92, 0.97]" in found.text
     assert "memory_atm brings the worst attack to 0.71" in found.text
     assert "Cost: 2 points of test accuracy (0.65 to 0.63 with nobody attacking)" in found.text
@@ -86,7 +86,7 @@ def test_it_says_when_no_rule_is_good_enough() -> None:
     leaky = {"passive": WATCHING, "fedpoisonmia": (0.88, 0.93, 0.4, 0.6)}
     found = report.verdict(audit({"fedavg": FEDAVG, "atm": leaky}))
     assert found.recommended is None
-    assert found.headline == "No rule tried is good enough; atm leaks least."
+    assert found.hostile.headline == "No rule tried is good enough; atm leaks least."
     assert found.least == "atm"
     assert "atm leaks least of the rules tried" in found.text
     assert "still more than what watching already gives" in found.text
@@ -108,7 +108,7 @@ def test_when_only_dear_rules_exist_it_says_so() -> None:
     only = {"fedavg": {**FEDAVG, "passive": WATCHING}, "median": dear}
     found = report.verdict([s for s in audit(only) if s["attack"] == "passive" or s["defense"] == "median"])
     assert found.recommended is None
-    assert found.headline.startswith(
+    assert found.hostile.headline.startswith(
         "No rule tried is both tight and affordable: median, the tightest, costs 14 points"
     )
     assert "above the limit of 5" in found.text
@@ -125,10 +125,10 @@ def test_a_tight_rule_that_costs_too_much_is_named_with_its_price_not_plain_aver
 
 def test_plain_averaging_that_leaks_is_never_said_to_stay_near_watching() -> None:
     alone = report.verdict(audit({"fedavg": FEDAVG}))
-    assert alone.headline == "FedAvg is not enough here."
+    assert alone.hostile.headline == "FedAvg is not enough here."
     worse = {"passive": WATCHING, "fedpoisonmia": (0.99, 1.0, 0.9, 0.54)}
     least = report.verdict(audit({"fedavg": FEDAVG, "atm": worse}))
-    assert least.headline == "No rule tried is good enough; FedAvg leaks least."
+    assert least.hostile.headline == "No rule tried is good enough; FedAvg leaks least."
     for found in (alone, least):
         assert "stays within" not in found.text
         assert "That is more than what watching already gives (accuracy: FedPoisonMIA" in found.text
@@ -137,13 +137,12 @@ def test_plain_averaging_that_leaks_is_never_said_to_stay_near_watching() -> Non
 def test_a_rise_in_low_false_positive_detection_that_is_not_ruled_out_keeps_a_rule_from_closed() -> None:
     risen = {"passive": WATCHING, "fedpoisonmia": (0.71, 0.78, 0.14, 0.63)}
     found = report.verdict(audit({"fedavg": FEDAVG, "atm": risen}))
-    assert (found.recommended, found.status) == ("atm", "unclear")
-    assert "gains more than" not in found.headline
+    assert (found.recommended, found.hostile.status) == ("atm", "undecided")
+    assert "gains more than" not in found.hostile.headline
     judged = found.of("atm")
     assert judged is not None
     # The interval in the table is that of accuracy and AUC; the sentence allows for all three.
     assert judged.excess is not None
-    assert judged.excess.high is not None
     assert judged.ceiling is not None
     assert judged.excess.low <= judged.excess.value <= judged.excess.high < TOLERANCE < judged.ceiling
     assert "By yes/no accuracy alone it would look closed; the scores do not rule out more." in found.text
@@ -166,7 +165,7 @@ def test_plain_averaging_is_enough_when_nothing_gains_on_watching() -> None:
     calm = {"passive": WATCHING, "fedpoisonmia": (0.71, 0.78, 0.06, 0.65)}
     found = report.verdict(audit({"fedavg": calm, "atm": calm}))
     assert found.recommended == "fedavg"
-    assert found.headline.startswith("FedAvg is enough here")
+    assert "A hostile participant adds little or nothing to that under FedAvg" in found.headline
 
 
 def test_a_rule_with_a_missing_attack_is_never_recommended() -> None:
@@ -195,14 +194,14 @@ def test_watching_is_not_called_an_attack_on_plain_averaging() -> None:
         in report.verdict(audit({"fedavg": weak})).text
     )
     partly = report.verdict(audit({"fedavg": {"passive": WATCHING}, "atm": {"fedpoisonmia": WATCHING}}))
-    assert partly.headline == "Too few runs for a verdict."
+    assert partly.hostile.headline == "Too few runs for a verdict."
     assert "With FedAvg" not in partly.text
 
 
 def test_watching_alone_gives_no_verdict_on_a_rule() -> None:
     found = report.verdict(audit({"fedavg": {"passive": WATCHING}, "atm": {"passive": WATCHING}}))
     assert found.recommended is None
-    assert found.headline.startswith("Only watching was tried")
+    assert found.hostile.headline.startswith("Only watching was tried")
 
 
 def test_nothing_finished_gives_no_verdict() -> None:
@@ -213,9 +212,9 @@ def test_nothing_finished_gives_no_verdict() -> None:
 
 def test_few_targets_do_not_allow_the_claim_that_many_allow() -> None:
     rules = {"fedavg": FEDAVG, "memory_atm": TIGHT}
-    assert report.verdict(audit(rules, targets=300)).status == "closed"
+    assert report.verdict(audit(rules, targets=300)).hostile.status == "closed"
     few = report.verdict(audit(rules, targets=60))
-    assert few.status == "unclear"
+    assert few.hostile.status == "undecided"
     assert few.recommended == "memory_atm"  # still demonstrably better than FedAvg
     assert "not shown to be enough" in few.headline
     assert "is not ruled out" in few.text
@@ -224,9 +223,28 @@ def test_few_targets_do_not_allow_the_claim_that_many_allow() -> None:
 
 def test_rules_that_cannot_be_told_apart_are_named() -> None:
     near = {"passive": (0.71, 0.77, 0.06, 0.63), "fedpoisonmia": (0.74, 0.8, 0.08, 0.6)}
+    rules = {"fedavg": FEDAVG, "clipped_atm": near, "memory_atm": TIGHT}
+    found = report.verdict(audit(rules, seeds=4))
+    assert found.recommended == "clipped_atm"
+    assert "memory_atm cannot be told apart from it; it is the cheapest." in found.headline
+
+
+def test_one_lucky_seed_does_not_recommend_a_rule_that_cannot_be_told_from_another() -> None:
+    """The one looks closed, the other does not, and their difference is what seeds usually differ by."""
+    near = {"passive": (0.71, 0.77, 0.06, 0.64), "fedpoisonmia": (0.74, 0.8, 0.08, 0.64)}
     found = report.verdict(audit({"fedavg": FEDAVG, "clipped_atm": near, "memory_atm": TIGHT}))
+    assert found.recommended is None
+    assert (found.least, found.hostile.status) == ("clipped_atm", "undecided")
+    assert "These runs cannot tell clipped_atm and memory_atm apart" in found.headline
+    assert "clipped_atm is the cheapest" in found.headline
+    assert found.seeds_needed is not None
+    assert "seeds would settle it" in found.headline
+
+
+def test_one_seed_recommends_a_rule_that_differs_by_more_than_seeds_do() -> None:
+    far = {"passive": (0.71, 0.77, 0.06, 0.63), "fedpoisonmia": (0.93, 0.95, 0.5, 0.6)}
+    found = report.verdict(audit({"fedavg": FEDAVG, "clipped_atm": far, "memory_atm": TIGHT}))
     assert found.recommended == "memory_atm"
-    assert "clipped_atm cannot be told apart from memory_atm" in found.text
 
 
 def test_ties_go_to_the_higher_test_accuracy_under_attack() -> None:
@@ -241,21 +259,25 @@ def test_no_rule_is_recommended_that_is_not_shown_to_beat_plain_averaging() -> N
         "atm": {"passive": WATCHING, "fedpoisonmia": (0.77, 0.84, 0.1, 0.6)},
     }
     found = report.verdict(audit(rules, targets=100))
-    assert found.status == "unclear"
+    assert found.hostile.status == "undecided"
     assert found.recommended is None
-    assert found.headline == "These runs do not settle which rule to use."
+    assert "These runs cannot tell FedAvg and atm apart: no rule is recommended, and FedAvg is the cheapest." in (
+        found.headline
+    )
+    assert found.seeds_needed is not None
+    assert f"about {found.seeds_needed} seeds would settle it" in found.headline
 
 
 def test_seeds_are_pooled_and_their_spread_counts() -> None:
     rules = {"fedavg": FEDAVG, "memory_atm": TIGHT}
     steady = report.verdict(audit(rules, seeds=3))
-    assert steady.status == "closed"
+    assert steady.hostile.status == "closed"
     assert "Means and intervals over 3 seeds." in steady.caveats
     shaky = audit({"fedavg": FEDAVG}, seeds=3)
     for seed, (accuracy, auc) in enumerate(((0.66, 0.72), (0.70, 0.77), (0.83, 0.90))):
         shaky.append(summary("passive", "memory_atm", TIGHT["passive"], seed))
         shaky.append(summary("fedpoisonmia", "memory_atm", (accuracy, auc, 0.07, 0.62), seed))
-    assert report.verdict(shaky).status != "closed"
+    assert report.verdict(shaky).hostile.status != "closed"
 
 
 def test_memorisation_that_no_rule_undoes_is_pointed_out() -> None:
@@ -312,7 +334,7 @@ def test_a_verdict_never_claims_more_than_the_intervals_allow(
     assert result.text
     chosen = result.of(result.recommended or "")
     if chosen is not None:
-        assert chosen.status in ("closed", "unclear")
+        assert chosen.status in ("closed", "undecided")
         assert not chosen.too_costly
         assert chosen.cost is None or chosen.cost.value <= MAX_COST + 1e-9
     if seeds > 1 or "fedavg" not in rules:
@@ -328,8 +350,6 @@ def test_a_verdict_never_claims_more_than_the_intervals_allow(
         assert judged.excess is not None
         assert judged.excess.value == pytest.approx(max(g.value for g in gaps))
         if judged.status == "closed":
-            assert max(g.high or 0.0 for g in gaps) <= TOLERANCE + 1e-9
+            assert max(g.high for g in gaps) <= TOLERANCE + 1e-9
         if judged.status == "open":
-            assert any(
-                (difference(f[m], base[m]).low or 0.0) > 0 for f in figures.values() for m in f if m != "test_accuracy"
-            )
+            assert any(difference(f[m], base[m]).low > 0 for f in figures.values() for m in f if m != "test_accuracy")

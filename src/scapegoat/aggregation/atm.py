@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import (
+from scapegoat.combining.rule import (
     Aggregate,
     AggregationContext,
     Rule,
@@ -16,7 +16,7 @@ from scapegoat.aggregation.base import (
     register,
     trim_count,
 )
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.stack import screened
 
 RESOLUTION = 1e-7
 """Mean angles (radians) that differ by less are ties: float32 updates cannot tell them apart."""
@@ -27,6 +27,13 @@ def atm(stack: Stack, trim: int | float = 1) -> Aggregate:
     """Mean of the updates without the 2b whose mean angle to the others is largest (steps I to IV of the paper).
 
     With fewer than 2b + 1 well-formed updates, as many pairs as possible are dropped. Ties go by row order.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> atm(updates, trim=1).kept.tolist()
+    [True, False, True, True, False]
     """
     b = trim_count(trim, len(stack))
     kept = smallest(geometry.mean_angles(stack.gram()), len(stack) - 2 * b)
@@ -47,6 +54,7 @@ class ATM(Rule):
 
     by_gram = True
     trim: Trim = 1
+    """b: twice as many updates are dropped; a number, or a share of the updates."""
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The angular trimmed mean."""

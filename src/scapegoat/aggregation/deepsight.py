@@ -12,10 +12,10 @@ from pydantic import Field
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_several, register
-from scapegoat.aggregation.clustering import hdbscan
 from scapegoat.aggregation.norm_clipping import clipped, median_of
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.clustering import IMPORTED, hdbscan
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_several, register
+from scapegoat.combining.stack import screened
 from scapegoat.errors import InputError
 
 Layout = Sequence[tuple[str, tuple[int, ...]]]
@@ -48,6 +48,14 @@ def deepsight(
     - The updates kept are clipped to the median norm of all.
 
     Without a `probe` the division differences are left out of the vote, and the notes say so.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    >>> layout = [("out.weight", (2, 3)), ("out.bias", (2,))]
+    >>> deepsight(updates, layout).update.shape
+    torch.Size([8])
     """
     weight, bias = output_layer(stack, layout)
     energies = weight.abs().sum(2) + (0 if bias is None else bias.abs())
@@ -138,7 +146,13 @@ class DeepSight(Rule):
     """Cluster clients by what their updates do to the output layer; drop clusters with too many suspects; clip."""
 
     suspects: Annotated[float, Field(gt=0, le=1)] = 1 / 3
+    """Share of suspects from which on a cluster is dropped."""
     min_cluster_size: Annotated[int, Field(ge=2)] = 3
+    """Fewest updates that make a cluster."""
+
+    def needs(self, updates: int, d: int) -> int:
+        """The rows of the output layer, a probed model, and the library that clusters."""
+        return 5 * d + IMPORTED
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the clipped updates of the clusters accepted."""

@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Score, Stack, register
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Score, Stack, register
+from scapegoat.combining.stack import screened
 from scapegoat.errors import InputError, OptionError
 
 Method = Literal["err", "lfr", "both"]
@@ -26,6 +26,13 @@ def fang(stack: Stack, score: Callable[[Tensor], Score], malicious: int = 1, met
     the same for all i, so the mean without i alone decides. Ties go by row order, earlier rows stay; a score that is
     not a number counts as infinite. `score` must look at nothing but the server's own validation data, and must not
     hold on to the vector that it is given.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> fang(updates, score=lambda g: Score(loss=float(g.norm()), error_rate=0.0), malicious=1).kept.tolist()
+    [True, True, True, True, False]
     """
     n = len(stack)
     f = min(malicious, n - 1)
@@ -57,8 +64,11 @@ class Fang(Rule):
     """Reject the f updates that raise the validation error most (ERR), the loss most (LFR), or either (both)."""
 
     needs_server_data = True
+    asks_for = "score"
     malicious: Annotated[int, Field(ge=1)] = 1
+    """Updates that each of the two tests drops."""
     method: Method = "both"
+    """Which tests an update must pass: the error rate's, the loss's, or both."""
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of those that survive."""
@@ -72,6 +82,6 @@ class Fang(Rule):
         if most >= updates_per_step:
             raise OptionError(
                 "malicious",
-                f"{self.malicious} is too many for {updates_per_step} updates a step: {self.method} may drop {most}; "
-                f"fewer than {updates_per_step} is wanted",
+                f"{self.malicious} is too many for {updates_per_step} updates per step: {self.method} may drop {most}; "
+                f"fewer than {updates_per_step} is expected",
             )

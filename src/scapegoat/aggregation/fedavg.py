@@ -7,16 +7,23 @@ from collections.abc import Sequence
 
 import torch
 
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, register
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_own_rows, register
+from scapegoat.combining.stack import screened
 
 
-@screened()
+@screened(plain=True)
 def fedavg(stack: Stack, weights: Sequence[float] | None = None) -> Aggregate:
-    """sum_k w_k g_k / sum_k w_k, one weight an update that arrived; equal weights by default.
+    """sum_k w_k g_k / sum_k w_k, one weight per update that arrived; equal weights by default.
 
     Weights come from clients too: one that is negative or not finite counts as zero, and if none is positive the
     mean is unweighted.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> fedavg(updates[:2], weights=[3, 1]).update.tolist()
+    [1.0625, 0.9375]
     """
     if weights is None:
         return stack.aggregate(stack.mean())
@@ -39,7 +46,21 @@ def _as_float(weight: float) -> float:
 class FedAvg(Rule):
     """The mean of the updates, weighted by sample counts if `weighted`."""
 
+    plain = True
+    shift_free = True
+    resists = False
     weighted: bool = False
+    """Whether updates count by their clients' numbers of records."""
+
+    @property
+    def sums_only(self) -> bool:
+        """A mean is a sum; a client weighs its own update."""
+        return True
+
+    def follows(self, stages: Sequence[Rule]) -> None:
+        """Merged clients have no sample count of their own."""
+        if self.weighted:
+            check_own_rows(self, "weighted", stages)
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The (weighted) mean."""

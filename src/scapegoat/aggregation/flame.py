@@ -8,11 +8,11 @@ import torch
 from pydantic import Field
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_several, register
-from scapegoat.aggregation.clustering import hdbscan
-from scapegoat.aggregation.noise import Noise
 from scapegoat.aggregation.norm_clipping import clipped
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.clustering import IMPORTED, hdbscan
+from scapegoat.combining.noise import Noise
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_several, register
+from scapegoat.combining.stack import screened
 
 
 @screened(by_gram=True)
@@ -22,6 +22,13 @@ def flame(stack: Stack, noise: float = 0.001, generator: torch.Generator | None 
     The majority is the cluster that HDBSCAN finds in the cosine distances with more than half of the updates as its
     smallest size; if it finds none, everybody is kept. S is the median norm of all updates, which bounds each update
     kept.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> flame(updates, noise=0.0).kept.tolist()
+    [True, True, True, True, False]
     """
     n = len(stack)
     distance = (1 - geometry.angles(stack.gram()).cos()).fill_diagonal_(0)
@@ -42,6 +49,11 @@ class Flame(Rule):
 
     by_gram = True
     noise: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.001
+    """Noise added to the mean, per clipping norm."""
+
+    def needs(self, updates: int, d: int) -> int:
+        """The mean, and the library that clusters."""
+        return 2 * d + IMPORTED
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The noisy mean of the majority's clipped updates."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, register
-from scapegoat.aggregation.stack import LARGEST_SQUARE, screened
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, register
+from scapegoat.combining.stack import LARGEST_SQUARE, screened
 from scapegoat.errors import InputError
 
 SHORTEST = 1e-18
@@ -20,9 +20,16 @@ def fltrust(stack: Stack, root: Tensor) -> Aggregate:
 
     `kept` are the updates with trust. If nobody has any, or if the server's own update is not finite, the round
     changes nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> fltrust(updates, root=torch.tensor([1.0, 1.0])).kept.tolist()
+    [True, True, True, True, False]
     """
     if root.shape != (stack.d,):
-        raise InputError(f"the server's root update has shape {tuple(root.shape)}; ({stack.d},) is wanted")
+        raise InputError(f"the server's root update has shape {tuple(root.shape)}; ({stack.d},) is expected")
     root = root.detach().to(torch.float32)
     squared = float(geometry.squared_norms([root])[0])
     if not squared <= LARGEST_SQUARE:
@@ -43,6 +50,7 @@ class FLTrust(Rule):
     """Updates weighted by their cosine with the server's own update, all brought to its length."""
 
     needs_server_data = True
+    asks_for = "root_update"
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The trusted mean."""

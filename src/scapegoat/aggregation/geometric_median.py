@@ -8,8 +8,8 @@ from pydantic import Field
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_several, register
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_several, register
+from scapegoat.combining.stack import screened
 
 
 @screened(by_gram=True)
@@ -26,6 +26,13 @@ def geometric_median(
     As z is a combination of the rows, |x_i - z|² = M_ii - 2 (M a)_i + a·M a with the inner products M of the rows as
     seen from the ball's centre, so that a step costs O(n²), whatever d. From there a row far away has a small a_i to
     match its large products, and nothing cancels in the distances of the others.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> geometric_median(updates).update.abs().max().item() < 2
+    True
     """
     products, majority, radius = _from_the_majority(stack.gram())
     nu, length = smoothing * radius, geometry.norms(products)
@@ -58,10 +65,14 @@ def _from_the_majority(gram: Tensor) -> tuple[Tensor, Tensor, float]:
 class GeometricMedian(Rule):
     """The point with the smallest sum of distances to the updates."""
 
+    shift_free = True
     by_gram = True
     smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-6
+    """Distance, in multiples of the radius, below which an update gains no more weight."""
     iterations: Annotated[int, Field(ge=1)] = 100
+    """Weiszfeld steps at the most."""
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 1e-9
+    """Move, in multiples of the radius, below which it stops."""
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The smoothed geometric median."""

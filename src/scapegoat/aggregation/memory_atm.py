@@ -11,10 +11,23 @@ from torch import Tensor
 
 from scapegoat import geometry
 from scapegoat.aggregation.atm import ATM, smallest
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Stack, register, trim_count
 from scapegoat.aggregation.norm_clipping import clipped
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.memory import Memory, Width, memory_of
+from scapegoat.combining.rule import (
+    Aggregate,
+    AggregationContext,
+    Rule,
+    Stack,
+    check_own_rows,
+    register,
+    trim_count,
+)
+from scapegoat.combining.stack import screened
 from scapegoat.errors import InputError
+from scapegoat.registry import added
+
+Remember = Annotated[int, Field(ge=1)]
+"""How many clients a rule remembers: those last seen."""
 
 
 @screened(by_gram=True)
@@ -22,6 +35,8 @@ def memory_atm(
     stack: Stack,
     trim: int | float = 1,
     beta: float = 0.9,
+    remember: int = 100,
+    sketch: int | None = None,
     client_ids: Sequence[int] | None = None,
     state: MutableMapping[str, Tensor] | None = None,
 ) -> Aggregate:
@@ -31,70 +46,21 @@ def memory_atm(
     1 - beta^t after its t-th update. The 2b clients whose directions have the largest mean angle to those of the other
     clients of the round are dropped. `client_ids` name the updates that arrived (by default their places).
 
-    The memory is one float32 vector [d] and a count for each client ever seen, in `state` as `direction/<id>` and
-    `count/<id>`; malformed updates never enter it. Without `state` there is no past, and this is `clipped_atm`.
+    The memory is one float32 vector [d] and two numbers for each of the `remember` clients last seen, in `state` as
+    `direction/<id>`, `count/<id>` and `seen/<id>`; malformed updates never enter it. Without `state` there is no past,
+    and this is `clipped_atm`. With `sketch`, directions are kept as sketches of that width, whatever the model's size,
+    and angles between them are compared (`combining.memory.SketchedMemory`).
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> state: dict[str, torch.Tensor] = {}
+    >>> memory_atm(updates, trim=1, client_ids=[0, 1, 2, 3, 4], state=state).kept.tolist()
+    [True, False, True, True, False]
     """
-    state = {} if state is None else state
-    changed, bound = clipped(stack)
-    theta = running_angles(changed, names(stack, client_ids), state, beta)
-    b = trim_count(trim, len(stack))
-    kept = smallest(theta, len(stack) - 2 * b)
-    notes = {"trim": b, "clip": bound, "remembered": remembered(state)}
-    return changed.aggregate(changed.mean(kept), kept, notes)
-
-
-def names(stack: Stack, client_ids: Sequence[int] | None) -> list[int]:
-    """The clients behind the rows; `client_ids` name all that arrived (by default their places)."""
-    arrived = range(len(stack.accepted)) if client_ids is None else client_ids
-    return [arrived[i] for i in stack.places]
-
-
-def running_angles(stack: Stack, ids: Sequence[int], state: MutableMapping[str, Tensor], beta: float) -> Tensor:
-    """Remember the rows, then give the mean angle [n] of each client's running direction to the other clients'."""
-    for i, client in enumerate(ids):
-        _remember(state, client, stack, i, beta)
-    # The correction of the bias changes lengths, never angles, but the stored vector is the plain average: divide here.
-    counts = [int(state[f"count/{c}"]) for c in ids]
-    correction = torch.tensor([1 / (1 - beta**t) for t in counts], dtype=torch.float64)
-    products = geometry.gram([state[f"direction/{c}"] for c in ids]) * correction[:, None] * correction[None, :]
-    return _mean_angles_to_others(geometry.angles(products), ids)
-
-
-def remembered(state: MutableMapping[str, Tensor]) -> int:
-    """How many clients the state holds."""
-    return sum(key.startswith("count/") for key in state)
-
-
-def _remember(state: MutableMapping[str, Tensor], client: int, stack: Stack, i: int, beta: float) -> None:
-    """Add row i to the client's running direction, in place."""
-    share = (1 - beta) * (1.0 if stack.scale is None else float(stack.scale[i]))
-    direction = state.get(f"direction/{client}")
-    if direction is None:
-        state[f"direction/{client}"] = stack.rows[i] * share
-        state[f"count/{client}"] = torch.ones((), dtype=torch.int64)
-        return
-    if direction.shape != (stack.d,):
-        raise InputError(
-            f"memory_atm remembers client {client} with {direction.numel()} parameters, the updates have {stack.d}; "
-            f"start with an empty state"
-        )
-    direction.mul_(beta).add_(stack.rows[i], alpha=share)
-    state[f"count/{client}"] += 1
-
-
-def _mean_angles_to_others(theta: Tensor, ids: Sequence[int]) -> Tensor:
-    """Mean angle of each row to the rows of other clients: nobody gains by agreeing with itself."""
-    names = torch.tensor([ids.index(c) for c in ids])
-    other = names[:, None] != names[None, :]
-    return (theta * other).sum(1) / other.sum(1).clamp_min(1)
-
-
-def arrived(stack: Stack, context: AggregationContext) -> list[int]:
-    """Ids for all that arrived, as `names` takes them; the context knows those of the well-formed rows."""
-    ids = [-1] * len(stack.accepted)
-    for place, client in zip(stack.places, context.client_ids, strict=True):
-        ids[place] = client
-    return ids
+    rule = MemoryATM(trim=trim, beta=beta, remember=remember, sketch=sketch)
+    return rule.aggregate(stack, AggregationContext.of_rows(stack.ids(client_ids), state))
 
 
 @register("memory_atm")
@@ -102,7 +68,59 @@ class MemoryATM(ATM):
     """Clip, rank clients by the angles between their running directions, average the clipped updates of those kept."""
 
     beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Weight of the past in a client's running direction."""
+    remember: Remember = 100
+    """Clients that are remembered at the most; the least recently seen leave."""
+    sketch: Width = added(None)
+    """Numbers that are kept of each client's direction, for models longer than that; none: all of them."""
+
+    def follows(self, stages: Sequence[Rule]) -> None:
+        """A memory of clients needs their own updates."""
+        check_own_rows(self, "", stages)
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the clipped updates of those kept; the memory is in the context's state."""
-        return memory_atm(stack, self.trim, self.beta, arrived(stack, context), context.state)
+        ids, memory = context.client_ids, memory_of(context, self.remember, self.sketch, stack.d)
+        changed, bound = clipped(stack)
+        theta = _running_angles(memory.shown(changed), ids, memory, self.beta)
+        b = trim_count(self.trim, len(stack))
+        kept = smallest(theta, len(stack) - 2 * b)
+        notes = {"trim": b, "clip": bound, "remembered": memory.close_round(ids)}
+        return changed.aggregate(changed.mean(kept), kept, notes)
+
+
+def known_direction(memory: Memory, client: int, stack: Stack, rule: str, what: str = "direction") -> Tensor:
+    """The vector that is remembered of a client, zeros of a new one; an InputError if it belongs to another model."""
+    direction = memory.get(what, client, None)
+    if direction is None:
+        return torch.zeros(stack.d)
+    if direction.shape != (stack.d,):
+        raise InputError(
+            f"{rule} remembers client {client} with {direction.numel()} parameters, the updates have {stack.d}; "
+            f"start with an empty state"
+        )
+    return direction
+
+
+def _running_angles(stack: Stack, ids: Sequence[int], memory: Memory, beta: float) -> Tensor:
+    """Remember the rows, then give the mean angle [n] of each client's running direction to the other clients'."""
+    directions = {client: known_direction(memory, client, stack, "memory_atm") for client in ids}
+    counts = {client: int(memory.get("count", client, torch.zeros((), dtype=torch.int64))) for client in ids}
+    for i, client in enumerate(ids):
+        share = (1 - beta) * (1.0 if stack.scale is None else float(stack.scale[i]))
+        directions[client].mul_(beta).add_(stack.rows[i], alpha=share)
+        counts[client] += 1
+    for client in directions:
+        memory.put("direction", client, directions[client])
+        memory.put("count", client, torch.tensor(counts[client], dtype=torch.int64))
+    # The correction of the bias changes lengths, never angles, but the stored vector is the plain average: divide here.
+    correction = torch.tensor([1 / (1 - beta ** counts[c]) for c in ids], dtype=torch.float64)
+    products = geometry.gram([directions[c] for c in ids]) * correction[:, None] * correction[None, :]
+    return _mean_angles_to_others(geometry.angles(products), ids)
+
+
+def _mean_angles_to_others(theta: Tensor, ids: Sequence[int]) -> Tensor:
+    """Mean angle of each row to the rows of other clients: nobody gains by agreeing with itself."""
+    names = torch.tensor([ids.index(c) for c in ids])
+    other = names[:, None] != names[None, :]
+    return (theta * other).sum(1) / other.sum(1).clamp_min(1)

@@ -11,12 +11,14 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Rule, Stack, check_malicious, register
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_malicious, register
+from scapegoat.combining.stack import screened
 from scapegoat.errors import OptionError
 
 Neighbours = Literal["n-f-2", "n-f-1"]
 Malicious = Annotated[int, Field(ge=0)]
+
+_FEWER: dict[Neighbours, int] = {"n-f-2": 2, "n-f-1": 1}
 
 
 def _select(value: object) -> int | float:
@@ -25,7 +27,7 @@ def _select(value: object) -> int | float:
             return float(value)
         if 1 <= value < math.inf and value == int(value):
             return int(value)
-    raise OptionError("", f"{value!r} is not allowed: a whole number from 1, or a fraction between 0 and 1, is wanted")
+    raise OptionError("", f"{value!r} is not allowed: must be a whole number from 1, or a fraction between 0 and 1")
 
 
 Select = Annotated[int | float, BeforeValidator(_select)]
@@ -33,12 +35,24 @@ Select = Annotated[int | float, BeforeValidator(_select)]
 
 
 def krum_order(squared_distances: Tensor, malicious: int, count: int, neighbours: Neighbours = "n-f-2") -> list[int]:
-    """The first `count` rows in the order in which Krum picks them, each time among those not yet picked.
+    """The `count` rows with the lowest Krum scores, lowest first; ties go by row order.
 
-    A row's score is the sum of the squared distances to its n-f-2 nearest others of the n left (the paper's variant:
-    n-f-1), at least one. The lowest score is picked; ties go by row order.
+    A row's score is the sum of the squared distances to its n-f-2 nearest others (the paper's variant: n-f-1), at
+    least one.
     """
-    fewer = 2 if neighbours == "n-f-2" else 1
+    n = len(squared_distances)
+    near = min(max(1, n - malicious - _FEWER[neighbours]), n - 1)
+    distances = np.sort(squared_distances.clone().fill_diagonal_(math.inf).numpy(), axis=1)[:, :-1]
+    order: list[int] = distances[:, :near].sum(axis=1).argsort(kind="stable").tolist()
+    return order[:count]
+
+
+def krum_repeated(squared_distances: Tensor, malicious: int, count: int, neighbours: Neighbours = "n-f-2") -> list[int]:
+    """The first `count` rows that Krum picks one after the other, scoring those not yet picked again each time.
+
+    A score counts the n-f-2 (or n-f-1) nearest of the n rows *left*, at least one: fewer with every pick. Once n is
+    2f + 1, f identical rows have none but each other among their nearest, and are picked next.
+    """
     distances = squared_distances.clone().fill_diagonal_(math.inf).numpy()
     # Each row's others are sorted once; a pick only takes one out of every row.
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :-1]
@@ -47,7 +61,7 @@ def krum_order(squared_distances: Tensor, malicious: int, count: int, neighbours
     picked: list[int] = []
     while left.any() and len(picked) < count:
         rows = np.flatnonzero(left)
-        near = min(max(1, len(rows) - malicious - fewer), len(rows) - 1)
+        near = min(max(1, len(rows) - malicious - _FEWER[neighbours]), len(rows) - 1)
         among = distances[rows][left[nearest[rows]]].reshape(len(rows), len(rows) - 1)
         picked.append(int(rows[among[:, :near].sum(axis=1).argmin()]))
         left[picked[-1]] = False
@@ -56,35 +70,62 @@ def krum_order(squared_distances: Tensor, malicious: int, count: int, neighbours
 
 @screened(by_gram=True)
 def multi_krum(
-    stack: Stack, malicious: int = 1, select: int | float = 0.5, neighbours: Neighbours = "n-f-2"
+    stack: Stack,
+    malicious: int = 1,
+    select: int | float = 0.5,
+    neighbours: Neighbours = "n-f-2",
+    rescore: bool = False,
 ) -> Aggregate:
-    """Mean of the k updates that Krum picks one after the other, scoring those left anew each time.
+    """Mean of the k updates with the lowest Krum scores.
 
     `select` is k, or a fraction of the updates (rounded down, at least one); `malicious` is the f that is guarded
     against. With too few well-formed updates for n-f-2 neighbours, one neighbour decides.
+
+    With `rescore`, Krum picks one after the other and scores those left again each time. It then ends, with fewer than
+    k if need be, while more than 2f + 2 are left to score: among fewer, f identical updates would win.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> multi_krum(updates, malicious=1, select=3).kept.tolist()
+    [True, True, False, True, False]
     """
-    k = min(len(stack), select if isinstance(select, int) else max(1, math.floor(select * len(stack) + 1e-9)))
-    kept = torch.zeros(len(stack), dtype=torch.bool)
-    kept[krum_order(geometry.squared_distances(stack.gram()), malicious, k, neighbours)] = True
-    return stack.aggregate(stack.mean(kept), kept, {"selected": k})
+    n = len(stack)
+    k = min(n, select if isinstance(select, int) else max(1, math.floor(select * n + 1e-9)))
+    squared = geometry.squared_distances(stack.gram())
+    if rescore:
+        picked = krum_repeated(squared, malicious, max(1, min(k, n - 2 * malicious - 2)), neighbours)
+    else:
+        picked = krum_order(squared, malicious, k, neighbours)
+    kept = torch.zeros(n, dtype=torch.bool)
+    kept[picked] = True
+    return stack.aggregate(stack.mean(kept), kept, {"selected": len(picked)})
 
 
 @register("multi_krum")
 class MultiKrum(Rule):
     """The mean of the k updates closest to their neighbours; k is half of them by default."""
 
+    shift_free = True
     by_gram = True
     malicious: Malicious = 1
+    """f, the hostile updates that it must stand."""
     select: Select = 0.5
+    """Updates that are kept: a number, or half of them."""
     neighbours: Neighbours = "n-f-2"
+    """How many nearest others a score counts: n-f-2 (the original), or the paper's n-f-1."""
+
+    rescore: bool = False
+    """Whether those left are scored again after every pick, while more than 2f + 2 are left; else all just once."""
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of those picked."""
-        return multi_krum(stack, self.malicious, self.select, self.neighbours)
+        return multi_krum(stack, self.malicious, self.select, self.neighbours, self.rescore)
 
     def check(self, updates_per_step: int) -> None:
-        """At least one neighbour in the first score, and as many updates as are to be picked."""
-        fewer = 2 if self.neighbours == "n-f-2" else 1
-        check_malicious(self.malicious, updates_per_step, self.malicious + fewer + 1, f"Krum with {self.neighbours}")
+        """At least one neighbour in the score, and as many updates as are to be picked."""
+        least = self.malicious + _FEWER[self.neighbours] + 1
+        check_malicious(self.malicious, updates_per_step, least, f"Krum with {self.neighbours}")
         if self.select > updates_per_step:
             raise OptionError("select", f"{self.select} is too many: at most {updates_per_step}, the updates of a step")

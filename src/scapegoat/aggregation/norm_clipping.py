@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor
 
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Stack, Transform, check_several, register
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.rule import Aggregate, AggregationContext, Stack, Transform, check_several, register
+from scapegoat.combining.stack import screened
 
 
 def median_of(values: Tensor) -> float:
@@ -27,7 +27,15 @@ def clipped(stack: Stack, norm: float | None = None) -> tuple[Stack, float]:
 
 @screened()
 def norm_clipping(stack: Stack, norm: float | None = None) -> Aggregate:
-    """Mean of the updates, each shortened to at most `norm` (by default the median of the norms)."""
+    """Mean of the updates, each shortened to at most `norm` (by default the median of the norms).
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> norm_clipping(updates, norm=1.0).update.norm().item() <= 1
+    True
+    """
     changed, bound = clipped(stack, norm)
     return changed.aggregate(changed.mean(), notes={"clip": bound})
 
@@ -37,11 +45,16 @@ class NormClipping(Transform):
     """Shorten every update to at most `norm`, or to the median of the norms."""
 
     norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """The norm that updates are clipped to; none: the median of the round."""
 
     @property
     def rowwise(self) -> bool:
         """A given norm is the same whatever the others send; the median is not."""
         return self.norm is not None
+
+    def written(self, updates: int) -> int:
+        """Rows are scaled where they are."""
+        return 0
 
     def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
         """The shortened rows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -11,13 +12,23 @@ from torch import Tensor
 
 from scapegoat import geometry
 from scapegoat.aggregation.atm import smallest
-from scapegoat.aggregation.base import Aggregate, AggregationContext, Stack, register, trim_count
-from scapegoat.aggregation.memory_atm import MemoryATM, arrived, names, remembered, running_angles
+from scapegoat.aggregation.memory_atm import MemoryATM, known_direction
 from scapegoat.aggregation.norm_clipping import clipped
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.memory import Memory, memory_of
+from scapegoat.combining.rule import Aggregate, AggregationContext, Stack, register, trim_count
+from scapegoat.combining.stack import screened
 
 LIMIT = 5.0
-"""No single round makes a client more suspect than so many spreads."""
+"""No round makes a client more suspect than so many spreads; an angle that far out counts at once."""
+
+TIER = 1e3
+"""Suspicion comes before this round's deviation: more than any two deviations, of at most `LIMIT`, can differ."""
+
+ROUNDING = 1e-6
+"""What remains of an update and is shorter than this share of the median norm is rounding, and has no direction."""
+
+SMALLEST = 1e-30
+"""A median norm below this is as good as zero: float32 cannot hold what it divides."""
 
 
 @screened(by_gram=True)
@@ -25,58 +36,151 @@ def reputation_atm(
     stack: Stack,
     trim: int | float = 1,
     beta: float = 0.9,
-    hold: float = 0.98,
+    remember: int = 100,
+    hold: float = 0.9,
+    doubt: float = 2.0,
+    probation: int = 10,
+    uneven: float = 0.05,
+    sketch: int | None = None,
     client_ids: Sequence[int] | None = None,
     state: MutableMapping[str, Tensor] | None = None,
 ) -> Aggregate:
-    """Mean of the clipped updates of the clients that have been least suspect so far.
+    """Mean of the clipped updates without those of the 2b clients that are most suspect, or point away this round.
 
-    A client's suspicion in a round is the larger of two deviations, each in robust spreads from the round's median: the
-    mean angle of its update to the other updates (as in ATM), and the mean angle of its running direction to the other
-    clients' (as in `memory_atm`). One of them catches what the other does not: gradient ascent points away at once but
-    leaves no steady direction, a hidden attack looks harmless in every round but keeps its direction. The average over
-    the client's rounds, s <- hold s + (1 - hold) suspicion, divided by 1 - hold^t, ranks the clients; the 2b largest
-    are dropped.
+    What remains of an honest client's update when the mean of the round is taken away is mostly noise; an attacker's
+    goal stays the same. A client's steadiness is the mean cosine between what remained of it in two rounds, a pair
+    weighted by beta to the power of its ages: 0 for noise of any size, 1 for a client that pulls the same way in every
+    round. With m <- beta m + (1 - beta) r / |r| of what remained, r, it is (|m|² - q) / ((1 - beta^t)² - q), where
+    q = (1 - beta)² (1 - beta^2t) / (1 - beta²) is what m would be if no two rounds agreed.
 
-    The memory is `memory_atm`'s, and two numbers a client in `state` as `suspicion/<id>`.
+    A client's suspicion is the average over its rounds, s <- hold s + (1 - hold) x divided by 1 - hold^t, of how far
+    its steadiness is above the round's median: x in robust spreads plus `uneven`, by which honest clients differ since
+    their data do, between 0 and 5. It never falls below zero, so good conduct is no credit to be spent later. Clients
+    with less than `doubt` are all alike, and among them this round's mean angles decide, as in ATM, so that nobody is
+    left out for long by chance; those with more go first. So does an angle 5 spreads above the median, whatever the
+    past, and a newcomer: a client seen fewer than `probation` times and less than half as often as the others of the
+    round are, since a new name must not clear anyone. And so does a client that returns this round to what it has been
+    pulling at: the mean cosine of r with what remained in its earlier rounds, r m / (|r| (1 - beta^(t - 1))), is
+    `agreement` spreads above the median. Who pauses is not steady, but agrees with itself whenever it attacks.
+
+    The memory is a float32 vector [d] and three numbers for each of the `remember` clients last seen, in `state` as
+    `direction/<id>` (m), `reputation/<id>` (s and t) and `seen/<id>`. With `sketch`, what remains is taken, measured
+    and averaged in sketches of that width.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> state: dict[str, torch.Tensor] = {}
+    >>> reputation_atm(updates, trim=1, client_ids=[0, 1, 2, 3, 4], state=state).kept.tolist()
+    [True, False, True, True, False]
     """
-    state = {} if state is None else state
-    ids = names(stack, client_ids)
-    changed, bound = clipped(stack)
-    now = geometry.mean_angles(stack.gram())
-    steady = running_angles(changed, ids, state, beta)
-    suspicion = torch.maximum(_deviation(now), _deviation(steady))
-    ranks = torch.tensor(
-        [_gather(state, c, float(v), hold) for c, v in zip(ids, suspicion, strict=True)], dtype=torch.float64
+    rule = ReputationATM(
+        trim=trim,
+        beta=beta,
+        remember=remember,
+        hold=hold,
+        doubt=doubt,
+        probation=probation,
+        uneven=uneven,
+        sketch=sketch,
     )
-    b = trim_count(trim, len(stack))
-    kept = smallest(ranks, len(stack) - 2 * b)
-    return changed.aggregate(changed.mean(kept), kept, {"trim": b, "clip": bound, "remembered": remembered(state)})
-
-
-def _deviation(values: Tensor) -> Tensor:
-    """How many robust spreads (1.4826 times the median absolute deviation) each value is above the median."""
-    median = values.quantile(0.5)
-    spread = 1.4826 * (values - median).abs().quantile(0.5)
-    return ((values - median) / (spread + 1e-6)).clamp(-LIMIT, LIMIT)
-
-
-def _gather(state: MutableMapping[str, Tensor], client: int, suspicion: float, hold: float) -> float:
-    """Add a round's suspicion to the client's, and give its average so far."""
-    key = f"suspicion/{client}"
-    total, rounds = state[key].tolist() if key in state else (0.0, 0.0)
-    total, rounds = hold * total + (1 - hold) * suspicion, rounds + 1
-    state[key] = torch.tensor([total, rounds], dtype=torch.float64)
-    return float(total / (1 - hold**rounds))
+    return rule.aggregate(stack, AggregationContext.of_rows(stack.ids(client_ids), state))
 
 
 @register("reputation_atm")
 class ReputationATM(MemoryATM):
-    """Clip, gather each client's suspicion (this round's angles or its running direction's), drop the most suspect."""
+    """Clip, drop those that have been pulling away steadily, then those that point away this round."""
 
-    hold: Annotated[float, Field(ge=0, lt=1)] = 0.98
+    hold: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Weight of the past in a client's suspicion."""
+    doubt: Annotated[float, Field(ge=0, le=LIMIT)] = 2.0
+    """Suspicion, in spreads, below which clients are all alike."""
+    agreement: Annotated[float, Field(ge=0, le=LIMIT)] = 1.0
+    """Spreads from which it counts that a client pulls this round where it has been pulling before."""
+    probation: Annotated[int, Field(ge=0)] = 10
+    """Updates below which a client counts as new, if others have sent twice as many."""
+    uneven: Annotated[float, Field(gt=0, le=1)] = 0.05
+    """Steadiness, or agreement, by which honest clients differ because their data do; added to the spread."""
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the clipped updates of those kept; the memory is in the context's state."""
-        ids = arrived(stack, context)
-        return reputation_atm(stack, self.trim, self.beta, self.hold, ids, context.state)
+        ids, memory = context.client_ids, memory_of(context, self.remember, self.sketch, stack.d)
+        changed, bound = clipped(stack)
+        shown = memory.shown(changed)
+        past = {client: _Past.of(client, memory, shown) for client in ids}
+        rows = [past[client] for client in ids]
+        agreement = _deviation(_remember(shown, bound, rows, self.beta), self.uneven)
+        steadiness = torch.tensor([known.steadiness(self.beta) for known in rows], dtype=torch.float64)
+        for known, x in zip(rows, _deviation(steadiness, self.uneven).clamp_min(0).tolist(), strict=True):
+            known.suspicion = self.hold * known.suspicion + (1 - self.hold) * x
+        for client, known in past.items():
+            known.keep(client, memory)
+        b = trim_count(self.trim, len(stack))
+        now = _deviation(geometry.mean_angles(stack.gram()))
+        kept = smallest(self._standing(now, agreement, rows), len(stack) - 2 * b)
+        notes = {"trim": b, "clip": bound, "remembered": memory.close_round(ids)}
+        return changed.aggregate(changed.mean(kept), kept, notes)
+
+    def _standing(self, now: Tensor, agreement: Tensor, past: Sequence[_Past]) -> Tensor:
+        """What ranks the clients [n]: suspicion or agreement where it is reason for doubt, then this round's angle."""
+        suspicion = torch.tensor([p.suspicion / (1 - self.hold**p.rounds) for p in past], dtype=torch.float64)
+        suspicion = torch.where(now >= LIMIT, LIMIT, suspicion)
+        rounds = torch.tensor([p.rounds for p in past], dtype=torch.float64)
+        new = rounds < (rounds.quantile(0.5) / 2).clamp_max(self.probation)
+        suspicion = torch.where(new, suspicion.clamp_min(self.doubt), suspicion)
+        suspicion = torch.where(suspicion >= self.doubt, suspicion, 0.0)
+        return suspicion.maximum(torch.where(agreement >= self.agreement, agreement, 0.0)) * TIER + now
+
+
+@dataclass
+class _Past:
+    """What is known of a client: the average direction of what remained of its updates, its suspicion, its rounds."""
+
+    pull: Tensor
+    suspicion: float
+    rounds: int
+
+    @staticmethod
+    def of(client: int, memory: Memory, stack: Stack) -> _Past:
+        suspicion, rounds = memory.get("reputation", client, torch.zeros(2, dtype=torch.float64)).tolist()
+        return _Past(known_direction(memory, client, stack, "reputation_atm"), suspicion, int(rounds))
+
+    def keep(self, client: int, memory: Memory) -> None:
+        memory.put("direction", client, self.pull)
+        memory.put("reputation", client, torch.tensor([self.suspicion, self.rounds], dtype=torch.float64))
+
+    def steadiness(self, beta: float) -> float:
+        """The mean cosine between different rounds; 0 as long as there is but one."""
+        alone = (1 - beta) ** 2 * (1 - beta ** (2 * self.rounds)) / (1 - beta**2)
+        pairs = (1 - beta**self.rounds) ** 2 - alone
+        square = float(geometry.squared_norms(self.pull[None])[0])
+        return (square - alone) / pairs if self.rounds > 1 and pairs > 0 else 0.0
+
+
+def _deviation(values: Tensor, uneven: float = 1e-6) -> Tensor:
+    """How many robust spreads (1.4826 times the median absolute deviation) each value is above the median."""
+    median = values.quantile(0.5)
+    spread = 1.4826 * (values - median).abs().quantile(0.5)
+    return ((values - median) / (spread + uneven)).clamp(-LIMIT, LIMIT)
+
+
+def _remember(stack: Stack, bound: float, past: Sequence[_Past], beta: float) -> Tensor:
+    """Add the direction of what remains of each row, without the mean of all, to its client's average.
+
+    Returns its mean cosine with that of the client's earlier rounds [n]; 0 where there is none.
+    """
+    cosines = torch.zeros(len(past), dtype=torch.float64)
+    unit = bound if bound > SMALLEST else 1.0
+    mean = stack.mean().div_(unit)
+    for i, client in enumerate(past):
+        remains = stack.rows[i] * ((1.0 if stack.scale is None else float(stack.scale[i])) / unit) - mean
+        length = float(geometry.squared_norms(remains[None])[0]) ** 0.5
+        if length > ROUNDING and client.rounds:
+            along = float(geometry.products(remains[None], client.pull[None])[0, 0])
+            cosines[i] = along / (length * (1 - beta**client.rounds))
+        client.rounds += 1
+        client.pull.mul_(beta)
+        if length > ROUNDING:
+            client.pull.add_(remains, alpha=(1 - beta) / length)
+    return cosines

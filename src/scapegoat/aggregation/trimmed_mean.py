@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scapegoat.aggregation.base import (
+from scapegoat.combining.rule import (
     Aggregate,
     AggregationContext,
     Rule,
@@ -12,13 +12,21 @@ from scapegoat.aggregation.base import (
     register,
     trim_count,
 )
-from scapegoat.aggregation.network import middle_mean
-from scapegoat.aggregation.stack import screened
+from scapegoat.combining.sorting_network import middle_mean
+from scapegoat.combining.stack import screened
 
 
-@screened()
+@screened(plain=True)
 def trimmed_mean(stack: Stack, trim: int | float = 1) -> Aggregate:
-    """Mean of every coordinate without its b largest and b smallest values."""
+    """Mean of every coordinate without its b largest and b smallest values.
+
+    Examples
+    --------
+    >>> import torch
+    >>> updates = torch.tensor([[1.0, 1.0], [1.25, 0.75], [0.75, 1.25], [1.125, 1.125], [-9.0, 9.0]])
+    >>> trimmed_mean(updates[2:], trim=1).update.tolist()
+    [0.75, 1.25]
+    """
     b = trim_count(trim, len(stack))
     return stack.aggregate(middle_mean(stack, b), notes={"trim": b})
 
@@ -27,7 +35,10 @@ def trimmed_mean(stack: Stack, trim: int | float = 1) -> Aggregate:
 class TrimmedMean(Rule):
     """The mean of every coordinate without its b largest and b smallest values."""
 
+    plain = True
+    shift_free = True
     trim: Trim = 1
+    """b: values dropped at each end of every coordinate; a number, or a share of the updates."""
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The coordinate-wise trimmed mean."""

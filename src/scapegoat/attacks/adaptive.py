@@ -9,10 +9,10 @@ import torch
 from pydantic import Field, field_validator
 
 from scapegoat import aggregation
-from scapegoat.attacks.aim import aim
-from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
-from scapegoat.attacks.measures import Floats
-from scapegoat.attacks.sending import Peers, finished, inner, to_scale
+from scapegoat.crafting.black_box import aim
+from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
+from scapegoat.crafting.measures import Floats
+from scapegoat.crafting.sending import Peers, finished, inner, to_scale
 
 
 @register("adaptive")
@@ -21,13 +21,18 @@ class Adaptive(Attack):
 
     Algorithm 3 of the paper, at most `steps` steps, told the trim b of the federation's rule (1 where it has none).
     With `target_rule`, a defense as the spec writes it, the attack is aimed at that rule instead: it runs a copy of the
-    rule on the peers and its own candidates, `evaluations` times a round, and sends the candidate that moves the output
-    farthest along the wrong-label gradient (never less far than Algorithm 3's result, which is tried as well).
+    rule on the peers and its own candidates, `evaluations` times per round, and sends the candidate that moves the
+    output farthest along the wrong-label gradient (never less far than Algorithm 3's result, which is tried as well).
     """
 
+    told_trim = True
+
     steps: Annotated[int, Field(ge=1)] = 50
+    """Steps of Algorithm 3 at the most."""
     target_rule: Any = None
+    """A defense, as the spec writes it, that the attack is aimed at by trying a copy of it; none: ATM."""
     evaluations: Annotated[int, Field(ge=4)] = 24
+    """Times per round that the copy of `target_rule` is tried."""
 
     @field_validator("target_rule")
     @classmethod

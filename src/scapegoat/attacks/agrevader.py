@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
-from scapegoat.attacks.measures import Distance, Line
-from scapegoat.attacks.search import greatest_within
-from scapegoat.attacks.sending import Peers, finished, inner, to_scale
+from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
+from scapegoat.crafting.measures import Distance, Line
+from scapegoat.crafting.search import greatest_within
+from scapegoat.crafting.sending import Peers, finished, inner, to_scale
 
 
 @register("agrevader")
@@ -16,6 +16,8 @@ class AGREvader(Attack):
     solved exactly; if none does, the one that passes the bound least. With fewer than two peers there is no bound, and
     the mask gradient is sent.
     """
+
+    least_peers = 2
 
     def craft(self, view: AttackerView) -> Crafted:
         """The blend with as much attack as the distances hide."""

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
-from scapegoat.attacks.measures import Angle, Distance, Floats, Measure
-from scapegoat.attacks.search import ALPHA_MIN, Products, Selection, Step, farthest_within, greedy
-from scapegoat.attacks.sending import Peers, finished, inner, to_scale, with_norm
+from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
+from scapegoat.crafting.measures import Angle, Distance, Floats, Measure
+from scapegoat.crafting.search import ALPHA_MIN, Products, Selection, Step, farthest_within, greedy
+from scapegoat.crafting.sending import Peers, finished, inner, to_scale, with_norm
 
 
 @register("fedpoisonmia")
@@ -27,13 +27,23 @@ class FedPoisonMIA(Attack):
     scale than gradients. With fewer than two peers there is no bound: the gradient of all mask samples is sent.
     """
 
+    least_peers = 2
+    per_sample = True
+
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of the mask samples that are chosen."""
     selection: Literal["greedy", "random"] = "greedy"
+    """How mask samples are chosen: greedily (Algorithm 1), or at random."""
     alpha: Literal["optimize"] | Annotated[float, Field(gt=0)] = "optimize"
+    """Weight of the attack gradient: the best within the bound, or a number."""
     alpha_max: Annotated[float, Field(gt=ALPHA_MIN)] = 10.0
+    """Largest weight that is tried."""
     rounds_of_refinement: Annotated[int, Field(ge=0)] = 0
+    """Times that masks are chosen again with the weight found."""
     objective: Literal["angle", "norm"] = "angle"
+    """What stays within the bound: angles to the peers, or Euclidean distances."""
     match_norm: bool = False
+    """Whether the update is brought to the median norm of the peers."""
 
     def craft(self, view: AttackerView) -> Crafted:
         """Steps I to IV."""

@@ -6,15 +6,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
-from scapegoat.attacks.sending import Peers, finished, to_scale
+from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
+from scapegoat.crafting.sending import Peers, finished, to_scale
 
 
 @register("gradient_ascent")
 class GradientAscent(Attack):
     """Sends minus the gradient of the targets with their true labels, times `scale`."""
 
+    uses_peers = False
+
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    """Times that the gradient is sent."""
 
     def craft(self, view: AttackerView) -> Crafted:
         """Climb the targets' loss."""

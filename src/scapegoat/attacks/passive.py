@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from scapegoat.attacks.base import Attack, AttackerView, Crafted, register
+from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
 
 
 @register("passive")
 class Passive(Attack):
     """Sends what honest clients with the mask data would send, and only observes the global model."""
+
+    uses_peers = False
 
     def craft(self, view: AttackerView) -> Crafted:
         """The honest updates."""

@@ -1,4 +1,4 @@
-"""The command line: one file a command. Nothing here imports torch until a command runs something."""
+"""The command line: one file per command. Nothing here imports torch until a command runs something."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import sys
 
 import click
 import typer
+import typer.core
+
+from scapegoat.terminal import printable
+
+LONGEST_LINE = 2_000
+
+# Else typer writes `\[default: 1]`, escaped for rich, although rich does not print our help.
+typer.core.HAS_RICH = False
 
 app = typer.Typer(
     name="scapegoat",
@@ -35,8 +43,8 @@ for _module in sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.na
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command. Exit 0: done; 1: a run failed; 2: the input was wrong, in one line."""
-    from scapegoat.errors import InputError, RunError
+    """Run a command. Exit 0: done; 1: a run failed; 2: the input was wrong, in one line; 3: a policy was not met."""
+    from scapegoat.errors import InputError, PolicyError, RunError
 
     command = typer.main.get_command(app)
     try:
@@ -56,16 +64,31 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(error.format_message(), 2)
     except InputError as error:
         _stop(str(error), 2)
+    except PolicyError as error:
+        for line in error.lines:
+            print("scapegoat: policy: " + one_line(line), file=sys.stderr)
+        raise SystemExit(3) from None
     except RunError as error:
         _stop(str(error), 1)
-    except KeyboardInterrupt:
-        _stop("stopped; the same command goes on where this one was", 130)
     except BrokenPipeError:
         # The reader went away (`| head`): nothing is wrong, and there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except KeyboardInterrupt as stop:
+        _stop(str(stop) or "stopped", 130)
+    except OSError as error:
+        _stop(f"{error.filename or 'a file'}: {error.strerror or error}", 2)
+    except MemoryError:
+        _stop("not enough memory; make the federation, the model or the data smaller", 1)
+
+
+def one_line(message: str) -> str:
+    """The message on one line that no terminal obeys: control characters written out, the middle of a long one cut."""
+    line = printable(" ".join(message.split()))
+    half = LONGEST_LINE // 2
+    return line if len(line) <= LONGEST_LINE else f"{line[:half]} ... {line[-half:]}"
 
 
 def _stop(message: str, code: int) -> None:
-    print("scapegoat: " + " ".join(message.split()), file=sys.stderr)
+    print("scapegoat: " + one_line(message), file=sys.stderr)
     raise SystemExit(code)

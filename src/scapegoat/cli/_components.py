@@ -8,7 +8,7 @@ from typing import Any
 def component(text: str) -> Any:
     """A name, or YAML such as `{name: atm, trim: 2}` or a list of stages."""
     from scapegoat.errors import InputError
-    from scapegoat.experiments.spec import load_yaml
+    from scapegoat.yaml_text import load_yaml
 
     if not text.lstrip().startswith(("{", "[")):
         return text

@@ -4,97 +4,180 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from scapegoat.cli._components import component
-from scapegoat.cli._folders import could_be_a_folder
+from scapegoat.cli._folders import can_be_written
+from scapegoat.cli._options import PLUGIN
+from scapegoat.terminal import printable
 
 if TYPE_CHECKING:
     from scapegoat.auditing import Audit
+    from scapegoat.auditing.gate import Gate
     from scapegoat.experiments import Spec
     from scapegoat.experiments.executors import Event
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("audit")(audit)
+    app.command("audit", short_help="All attacks, the chosen defenses: verdict and report.")(audit)
 
 
 def audit(
     model: str | None = typer.Option(None, "--model", help="mlp, resnet20, or your own package.module:factory."),
     data: str = typer.Option(
-        "hospital", "--data", help="A data set, or your own: npz:PATH, parquet:PATH, images:PATH."
+        "hospital", "--data", help="A data set, or your own file: a CSV, npz, Parquet or folder of pictures."
     ),
-    defense: list[str] = typer.Option([], "--defense", help="A rule (repeat for several); default: seven of them."),
-    attack: list[str] = typer.Option([], "--attack", help="An attack (repeat for several); default: all five."),
+    task: str | None = typer.Option(
+        None, "--task", help="classification, binary, multilabel or regression (default: found from the labels)."
+    ),
+    defense: list[str] = typer.Option(
+        [], "--defense", help="A rule (repeat for several); default: four of them, the worst left early."
+    ),
+    attack: list[str] = typer.Option([], "--attack", help="An attack (repeat for several); default: five."),
     clients: int | None = typer.Option(None, "--clients", help="Clients in the federation (10)."),
     malicious: int | None = typer.Option(None, "--malicious", help="Hostile ones among them (1)."),
     rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training (150)."),
     seeds: int = typer.Option(1, "--seeds", help="Repeat every run with so many seeds."),
+    references: int = typer.Option(0, "--references", help="Reference federations, for scores that compare with them."),
+    accuracy_cost: float | None = typer.Option(
+        None, "--accuracy-cost", help="Test accuracy that the plan may cost (0.03)."
+    ),
+    search: bool | None = typer.Option(
+        None, "--plan/--no-plan", help="Whether to search a plan (with all attacks and rules it is searched)."
+    ),
     set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Any other key of the spec."),
+    policy: Path | None = typer.Option(None, "--policy", help="Limits to hold the figures against (exit code 3)."),
+    junit: Path | None = typer.Option(None, "--junit", metavar="FILE", help="The policy's checks as JUnit XML."),
+    sarif: Path | None = typer.Option(None, "--sarif", metavar="FILE", help="The policy's checks as SARIF 2.1.0."),
+    plugin: list[str] = PLUGIN,
     out: Path = typer.Option(Path("audit"), "--out", help="Folder for the runs; finished ones are not computed twice."),
     report: Path = typer.Option(Path("report.html"), "--report", help="The report to write."),
-    jobs: int | None = typer.Option(None, "--jobs", help="Runs at once (default: one a core)."),
+    jobs: int | None = typer.Option(None, "--jobs", help="Runs at once (default: one per core)."),
+    ray: str | None = typer.Option(None, "--ray", metavar="ADDRESS", help="A Ray cluster instead: auto, local, host."),
     root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
     as_json: bool = typer.Option(False, "--json", help="Print verdict and summaries as JSON, nothing else."),
 ) -> None:
     """Attack a simulated federation under each defense; print a verdict and write a report."""
-    from scapegoat import auditing
+    from scapegoat.limits import refuse_many_jobs, refuse_many_seeds
+    from scapegoat.yaml_text import read_override
 
-    could_be_a_folder(out)
+    if jobs is not None:
+        refuse_many_jobs("--jobs", jobs)
+    refuse_many_seeds("--seeds", seeds)
+    for override in set_:
+        read_override(override)
+    if accuracy_cost is not None and not 0 <= accuracy_cost <= 1:
+        from scapegoat.errors import InputError
+
+        raise InputError(f"--accuracy-cost {accuracy_cost:g}: is not a share of test accuracy (0 to 1)")
+    can_be_written(out)
+    files = _gate_files(policy, junit, sarif)
+
+    from scapegoat import auditing
+    from scapegoat.extending.plugins import load_plugins
+
+    load_plugins(plugin)
+    held = auditing.read_policy(policy) if policy is not None else None
+    attacks = [component(a) for a in attack] or (None if held is None else held.needed_attacks)
+    defenses = [component(d) for d in defense] or (None if held is None else held.needed_defenses)
+    search = True if search is None and held is not None and held.about_the_plan else search
+    budget = auditing.budget_of(accuracy_cost, search, attacks is None and defenses is None)
     specs = auditing.plan(
         model=model,
         data=data,
-        attacks=[component(a) for a in attack] or auditing.ATTACKS,
-        defenses=[component(d) for d in defense] or auditing.DEFENSES,
+        task=None if task is None else component(task),
+        attacks=attacks,
+        defenses=defenses,
         clients=clients,
         malicious=malicious,
         rounds=rounds,
         seeds=seeds,
         overrides=set_,
+        plugins=plugin,
         out=out,
+        root=root,
     )
-    _writable(report)
-    with _live_table(specs, quiet=as_json) as on_event:
-        found = auditing.execute_plan(specs, out, root=root, jobs=jobs, command=_command(), on_event=on_event)
+    _writable("--report", report)
+    grid = _Grid(specs)
+    with _live_table(grid, quiet=as_json) as on_event:
+        found = auditing.execute_plan(
+            specs,
+            out,
+            root=root,
+            references=references,
+            eliminate=attacks is None and defenses is None,
+            accuracy_cost=budget,
+            jobs=jobs,
+            ray=ray,
+            command=_command(),
+            on_event=on_event,
+            on_plan=grid.expect,
+        )
     found.save(report)
+    gate = found.check(held) if held is not None else None
+    if gate is not None:
+        for write, path in files:
+            write(gate, path)
     if as_json:
-        print(json.dumps(_as_json(found, report), indent=2))
+        print(json.dumps(_as_json(found, report, gate), indent=2))
     else:
         _print(found, specs, report)
+    if gate is not None and not gate.met:
+        from scapegoat.errors import PolicyError
+
+        raise PolicyError(check.text for check in gate.failures)
     if found.failures:
         from scapegoat.errors import RunError
 
         first = found.failures[0]
-        raise RunError(f"{len(found.failures)} of {len(specs)} runs failed; {first.name[:12]}: {first.reason}")
+        count = len(found.results) + len(found.failures)
+        raise RunError(f"{len(found.failures)} of {count} runs failed; {first.name[:12]}: {first.reason}")
 
 
-def _writable(path: Path) -> None:
+def _writable(option: str, path: Path) -> None:
     from scapegoat.errors import InputError
 
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        raise InputError(f"--report {path}: is not a file in an existing folder")
+    if os.path.isdir(path) or not os.path.isdir(path.absolute().parent):
+        raise InputError(f"{option} {path}: is not a file in an existing folder")
+
+
+def _gate_files(
+    policy: Path | None, junit: Path | None, sarif: Path | None
+) -> list[tuple[Callable[[Gate, Path], None], Path]]:
+    """What to write once a policy was checked, by whom and where."""
+    from scapegoat.errors import InputError
+
+    if policy is None and (junit or sarif):
+        raise InputError("--junit and --sarif: what they say is how a policy was kept; name it with --policy FILE")
+    from scapegoat.auditing import gate_files
+
+    files: list[tuple[Callable[[Gate, Path], None], Path]] = []
+    for option, write, path in (("--junit", gate_files.write_junit, junit), ("--sarif", gate_files.write_sarif, sarif)):
+        if path is not None:
+            _writable(option, path)
+            files.append((write, path))
+    return files
 
 
 def _command() -> str:
     return shlex.join(["scapegoat", *sys.argv[1:]])
 
 
-def _as_json(found: Audit, report: Path) -> dict[str, Any]:
-    return {
-        "verdict": found.verdict.text,
-        "recommended": found.verdict.recommended,
-        "caveats": list(found.verdict.caveats),
-        "report": str(report),
-        "runs": [result.summary for result in found.results],
-        "failures": [{"spec_hash": f.name, "reason": f.reason} for f in found.failures],
-    }
+def _as_json(found: Audit, report: Path, gate: Gate | None) -> dict[str, Any]:
+    policy = {} if gate is None else {"policy": {"met": gate.met, "checks": [asdict(c) for c in gate.checks]}}
+    return {**found.as_dict(), "report": str(report), **policy}
+
+
+_CELL = len("0.00 / 0.00 / 0.00")
 
 
 class _Grid:
@@ -110,17 +193,39 @@ class _Grid:
         self.attacks, self.defenses = list(dict.fromkeys(attacks)), list(dict.fromkeys(defenses))
         self.cells: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.under_way: dict[tuple[str, str], str] = {}
-        self.total, self.done = len(specs), 0
+        self.total, self.done, self.certain = len(specs), 0, True
+
+    def expect(self, count: int, certain: bool) -> None:
+        """So many runs there will be, or about so many."""
+        self.total, self.certain = count, certain
+
+    @property
+    def progress(self) -> str:
+        """`23 of about 40`."""
+        return f"{self.done} of {'' if self.certain else 'about '}{self.total}"
 
     def key(self, spec: Spec) -> tuple[str, str]:
         """The cell of a run."""
         return self.keys[self._identity(spec)]
 
+    def said(self, spec: Spec) -> str:
+        """A run and its cell's figures, on one line."""
+        if spec.evaluation.reference:
+            return f"reference federation {spec.evaluation.reference} (seed {spec.seed})"
+        if self._identity(spec) not in self.keys:
+            return f"for the plan: {_described(spec)}"
+        attack, defense = self.key(spec)
+        return f"{attack} against {defense}: {self.cell(attack, defense)}"
+
     @staticmethod
     def _identity(spec: Spec) -> str:
-        return json.dumps([spec.attack.canonical(), spec.defense.canonical()])
+        plain = spec.canonical()
+        return json.dumps([plain["attack"], plain["defense"], plain["federation"]])
 
     def take(self, event: Event) -> None:
+        if event.spec.evaluation.reference or self._identity(event.spec) not in self.keys:
+            self.done += event.kind in ("finished", "skipped", "failed")
+            return
         key = self.key(event.spec)
         if event.kind in ("finished", "skipped") and event.summary is not None:
             self.cells.setdefault(key, []).append(event.summary)
@@ -132,16 +237,36 @@ class _Grid:
         elif event.kind in ("started", "round", "retried"):
             self.under_way[key] = f"{100 * event.round // max(event.spec.federation.rounds, 1)}%"
 
-    def render(self) -> Any:
+    def render(self, width: int) -> Any:
+        """The table; where it is too wide, several below each other, so that no name is cut."""
+        from rich.console import Group
         from rich.table import Table
 
-        table = Table(title=f"attack accuracy (best round) / AUC / test accuracy   {self.done} of {self.total} runs")
-        table.add_column("attack")
+        title = f"attack accuracy (best round) / AUC / test accuracy   {self.progress} runs"
+        tables: list[Table] = []
+        for defenses in self.blocks(width):
+            table = Table(title=None if tables else title)
+            table.add_column("attack", no_wrap=True)
+            for defense in defenses:
+                table.add_column(defense, justify="right", min_width=_CELL, overflow="fold")
+            for attack in self.attacks:
+                table.add_row(attack, *(self.cell(attack, defense) for defense in defenses))
+            tables.append(table)
+        return Group(*tables)
+
+    def blocks(self, width: int) -> list[list[str]]:
+        """The defenses in blocks that fit so many columns beside the attacks' names; at least one each."""
+        left = width - 4 - max(map(len, self.attacks), default=0)
+        blocks: list[list[str]] = [[]]
+        room = left
         for defense in self.defenses:
-            table.add_column(defense, justify="right")
-        for attack in self.attacks:
-            table.add_row(attack, *(self.cell(attack, defense) for defense in self.defenses))
-        return table
+            needed = max(len(defense), _CELL) + 3
+            if blocks[-1] and needed > room:
+                blocks.append([])
+                room = left
+            blocks[-1].append(defense)
+            room -= needed
+        return blocks
 
     def cell(self, attack: str, defense: str) -> str:
         summaries = self.cells.get((attack, defense))
@@ -154,31 +279,43 @@ class _Grid:
         return f"{accuracy:.2f} / {auc:.2f} / {test:.2f}"
 
 
+def _described(spec: Spec) -> str:
+    """A run of the search for a plan."""
+    from scapegoat.experiments.spec import describe
+
+    protections = [f"{p.name} {next(iter(_options(p)), '')}".strip() for p in spec.federation.protect]
+    where = ", ".join([describe(spec.defense), *protections, f"{spec.federation.rounds} rounds"])
+    return f"{spec.attack.name} against {where}"
+
+
+def _options(component: Any) -> list[str]:
+    return [f"{value:g}" for key, value in component.canonical().items() if isinstance(value, float)]
+
+
 @contextlib.contextmanager
-def _live_table(specs: list[Spec], quiet: bool) -> Iterator[Callable[[Event], None] | None]:
-    """A table that fills in on a terminal; a line a run elsewhere."""
+def _live_table(grid: _Grid, quiet: bool) -> Iterator[Callable[[Event], None] | None]:
+    """A table that fills in on a terminal; a line per run elsewhere."""
     if quiet:
         yield None
         return
-    grid = _Grid(specs)
     if not sys.stdout.isatty():
 
         def line(event: Event) -> None:
             grid.take(event)
             if event.kind in ("finished", "failed"):
-                attack, defense = grid.key(event.spec)
-                print(f"{grid.done}/{grid.total}  {attack} against {defense}: {grid.cell(attack, defense)}", flush=True)
+                print(f"{grid.progress}  {grid.said(event.spec)}", flush=True)
 
         yield line
         return
     from rich.console import Console
     from rich.live import Live
 
-    with Live(grid.render(), console=Console(), refresh_per_second=4, transient=True) as live:
+    console = Console()
+    with Live(grid.render(console.width), console=console, refresh_per_second=4, transient=True) as live:
 
         def show(event: Event) -> None:
             grid.take(event)
-            live.update(grid.render())
+            live.update(grid.render(console.width))
 
         yield show
 
@@ -191,12 +328,20 @@ def _print(found: Audit, specs: list[Spec], report: Path) -> None:
     grid = _Grid(specs)
     for result in found.results:
         grid.take(Event("skipped", result.summary["spec_hash"], result.spec, summary=result.summary))
+    grid.expect(len(found.results) + len(found.failures), True)
     for failure in found.failures:
         grid.take(Event("failed", failure.name, failure.spec, reason=failure.reason))
     console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(grid.render())
+    console.print(grid.render(console.width))
     console.print()
-    console.print(found.verdict.text, highlight=False)
-    for caveat in found.verdict.caveats:
-        console.print(f"Note: {caveat}", highlight=False)
+    console.print(printable(found.verdict.text), highlight=False, markup=False)
+    for caveat in (*found.verdict.caveats, *found.notes):
+        console.print(printable(f"Note: {caveat}"), highlight=False, markup=False)
+    if found.plan is not None:
+        console.print("\nThe plan", style="bold")
+        console.print(printable(found.plan.text), highlight=False, markup=False)
+        if found.plan.changes:
+            for title, lines in found.plan.do.items():
+                console.print(f"\n{title}:", highlight=False)
+                console.print(printable(lines, lines=True), highlight=False, markup=False)
     console.print(f"\nThe whole story: {report}", highlight=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from scapegoat.data.inventory import Verdict
+    from scapegoat.data.files.inventory import Verdict
 
 data = typer.Typer(
     help="Data sets: where they are looked for, whether they are whole, taking files in, fetching them.",
@@ -23,15 +23,16 @@ JSON = typer.Option(False, "--json", help="As JSON.")
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.add_typer(data, name="data")
+    app.add_typer(data, name="data", short_help="Where data sets are, whether they are whole; import and fetch.")
 
 
 @data.command()
 def where(root: Path | None = ROOT, as_json: bool = JSON) -> None:
     """Show where files are looked for and what was found there."""
-    from scapegoat.data import cache, roots
-    from scapegoat.data.inventory import places
-    from scapegoat.data.streams import human
+    from scapegoat.data import roots
+    from scapegoat.data.files import cache
+    from scapegoat.data.files.inventory import places
+    from scapegoat.data.formats.safe_io import human
 
     searched = roots(root)
     found = places(searched)
@@ -61,15 +62,16 @@ def check(
     root: Path | None = ROOT,
     as_json: bool = JSON,
 ) -> None:
-    """Read data sets from start to end and compare them with what is published: counts, shapes, checksums."""
-    from scapegoat.data import inventory, roots
+    """Read data sets from start to end and compare them with what is published: counts, shapes, content."""
+    from scapegoat.data import roots
+    from scapegoat.data.files import inventory
     from scapegoat.errors import DataError
 
     searched = roots(root)
     chosen = names or [place.name for place in inventory.places(searched) if place.found is not None]
     if not chosen:
         looked = ", ".join(map(str, searched))
-        raise DataError(f"no data set was found in {looked}; `scapegoat data where` shows what is wanted")
+        raise DataError(f"no data set was found in {looked}; `scapegoat data where` shows what is expected")
     verdicts: list[inventory.Verdict] = []
     broken: list[str] = []
     for name in chosen:
@@ -85,7 +87,7 @@ def check(
             typer.echo(_sentence(verdict))
     if as_json:
         typer.echo(json.dumps({"data": [v.to_json() for v in verdicts], "unreadable": broken}, indent=2))
-    problems = broken + [f"{v.name} is not whole: {', '.join(v.problems)} ({v.where})" for v in verdicts if not v.whole]
+    problems = broken + [f"{v.name} is not whole: {', '.join(v.problems)} ({v.where})" for v in verdicts if v.problems]
     if problems:
         raise DataError("; ".join(problems))
 
@@ -97,9 +99,9 @@ def import_(
     root: Path | None = ROOT,
 ) -> None:
     """Check local files and copy them to where they are looked for; what is not as published is not copied."""
-    from scapegoat.data.intake import take_in
+    from scapegoat.data.files.import_files import import_files
 
-    copied, verdict = take_in(name, files, root)
+    copied, verdict = import_files(name, files, root)
     for path in copied:
         typer.echo(f"copied to {path}")
     typer.echo(_sentence(verdict))
@@ -111,8 +113,8 @@ def fetch(
     root: Path | None = ROOT,
     url: str | None = typer.Option(None, "--url", help="Another address of the same file; its checksum is verified."),
 ) -> None:
-    """Fetch a data set from its public home; an interrupted transfer is resumed."""
-    from scapegoat.data.fetch import fetch as get
+    """Fetch a data set from its public home; only a file with the published checksum is kept."""
+    from scapegoat.data.files.fetch import fetch as get
 
     typer.echo(f"{name} is in {get(name, root, url)}")
 
@@ -120,10 +122,16 @@ def fetch(
 def _sentence(verdict: Verdict) -> str:
     shape = " x ".join(str(n) for n in verdict.shape)
     test = f", {verdict.test:,} of them for testing" if verdict.test else ""
-    compared = sorted(file for file, state in verdict.checksums.items() if state == "as published")
-    sums = f"; checksum as published: {', '.join(compared)}" if compared else ""
-    state = "whole" if verdict.whole else "NOT WHOLE: " + ", ".join(verdict.problems)
-    return (
-        f"{verdict.name}: {state}; {verdict.records:,} records of {shape}{test}, {verdict.classes} classes{sums} "
-        f"({verdict.where})"
-    )
+    state = {
+        "whole": f"whole ({verdict.compared} as published)",
+        "not whole": "NOT WHOLE: " + ", ".join(verdict.problems),
+        "not verified": "readable, but not verified (no checksum is published for these files)",
+        "generated": "generated",
+    }[verdict.state]
+    count = verdict.classes
+    labels = {
+        "classes": f"{count} classes",
+        "sets": f"up to {count} labels each",
+        "numbers": "a number each" if count == 1 else f"{count} numbers each",
+    }[verdict.labels]
+    return f"{verdict.name}: {state}; {verdict.records:,} records of {shape}{test}, {labels} ({verdict.where})"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from scapegoat.cli._components import component
+from scapegoat.cli._live import progressing, show
 
 DEFAULT_ROUNDS = 20
 OLDEST = (1, 41)  # since then SuperLink and SuperNodes are started and reached over HTTP as they are here
@@ -78,11 +77,12 @@ def audit(
     root_certificates: Path | None = typer.Option(
         None, "--root-certificates", help="With --superlink: PEM file to verify its TLS certificate."
     ),
-    plaintext: bool = typer.Option(
-        False, "--insecure", help="With --superlink: no TLS to another machine (on this one there never is)."
-    ),
+    plaintext: bool = typer.Option(False, "--insecure", help="With --superlink: no TLS to another machine."),
     owned: bool = typer.Option(
         False, "--i-own-this-federation", help="Declare that a SuperLink on another machine is yours to attack."
+    ),
+    env: list[str] = typer.Option(
+        [], "--env", metavar="NAME", help="An environment variable that the processes get too (repeat for several)."
     ),
     side_by_side: bool = typer.Option(
         False, "--side-by-side", help="With a spec: run the simulator on the same spec too."
@@ -109,26 +109,29 @@ def audit(
     _consistent(context)
     require_flower(OLDEST)
     from scapegoat.experiments.spec import describe
-    from scapegoat.integrations.flower import audit as live
-    from scapegoat.integrations.flower.hostile import check_company, live_attack
-    from scapegoat.integrations.flower.live import live_spec
-    from scapegoat.integrations.flower.wrapper import run_config as parse_run_config
+    from scapegoat.integrations.flower.live import audit as live
+    from scapegoat.integrations.flower.live.spec_app import live_spec
+    from scapegoat.integrations.shared.environment import passed
+    from scapegoat.integrations.shared.hostile import check_company, live_attack
+    from scapegoat.integrations.shared.running import settings
 
     where = live.Where(superlink, root_certificates, owned, plaintext)
+    environment = passed(env)
     if report is not None and not report.absolute().parent.is_dir():
         raise InputError(f"--report {report}: is not a file in an existing folder")
     results: list[dict[str, Any]] = []
     if app is not None:
         assert material is not None
-        overrides = parse_run_config(run_config)
+        overrides = settings(run_config, "--run-config")
         attacks = [live_attack(component(name)) for name in attack or DEFAULT_ATTACKS]
         for chosen in attacks:
             check_company(chosen, 1 + stand_ins, "give it --stand-ins 1 or more")
         for chosen in attacks:
-            with _progress(chosen.name, None, as_json) as progress:
+            with progressing(chosen.name, None, as_json) as progress:
                 run = live.audit_app(
                     app, material, chosen, out, nodes=nodes, hostile=hostile, run_config=overrides,
-                    where=where, stand_ins=stand_ins, seed=seed, timeout=timeout, progress=progress,
+                    where=where, stand_ins=stand_ins, seed=seed, timeout=timeout,
+                    environment=environment, progress=progress,
                 )  # fmt: skip
             results.append(run.summary)
     else:
@@ -141,13 +144,14 @@ def audit(
             )
         for checked in specs:
             what = f"{checked.attack.name} against {describe(checked.defense)}"
-            with _progress(what, checked.federation.rounds, as_json) as progress:
+            with progressing(what, checked.federation.rounds, as_json) as progress:
                 run = live.audit_spec(
-                    checked, out, root=root, timeout=timeout, round_timeout=round_timeout, progress=progress
-                )
+                    checked, out, root=root, timeout=timeout, round_timeout=round_timeout, environment=environment,
+                    progress=progress,
+                )  # fmt: skip
             results.append(run.summary)
             if side_by_side:
-                from scapegoat.experiments import run as simulate
+                from scapegoat.experiments.run import run as simulate
 
                 results.append(simulate(checked, store=out, root=root).summary)
     if report is not None:
@@ -157,7 +161,7 @@ def audit(
     if as_json:
         print(json.dumps(results, indent=2))
     else:
-        _print(results, out, report)
+        show(results, out, report)
 
 
 def _consistent(context: typer.Context) -> None:
@@ -185,11 +189,12 @@ def _specs(
 ) -> Iterator[dict[str, Any]]:
     """The spec with each attack and defense asked for, as plain values; knowledge is partial, as it is in real life."""
     from scapegoat.errors import InputError
-    from scapegoat.experiments.spec import override_key, read_yaml
+    from scapegoat.experiments.spec import override_key
+    from scapegoat.yaml_text import read_yaml
 
     base = read_yaml(path) if path is not None else {"federation": {"rounds": DEFAULT_ROUNDS}}
     if not isinstance(base, dict):
-        raise InputError(f"{path}: a mapping of keys is wanted, got {type(base).__name__}")
+        raise InputError(f"{path}: a mapping of keys is expected, got {type(base).__name__}")
     for override in overrides:
         base = override_key(base, override)
     own_attack, own_defense = base.get("attack"), base.get("defense")
@@ -199,58 +204,3 @@ def _specs(
             if isinstance(own_attack, dict) and chosen.keys() == {"name"}:
                 chosen = {**{k: v for k, v in own_attack.items() if k in ("targets", "mask", "start_round")}, **chosen}
             yield {**base, "attack": {"knowledge": "partial", **chosen}, "defense": defense}
-
-
-@contextlib.contextmanager
-def _progress(what: str, rounds: int | None, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    """A line on a terminal that counts the rounds; elsewhere nothing."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(f"{what}: starting the processes") as status:
-        yield lambda done: status.update(f"{what}: round {done}" + (f" of {rounds}" if rounds else ""))
-
-
-def _rate(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.2f}"
-
-
-def _print(results: list[dict[str, Any]], out: Path, report: Path | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("attack", "defense", "where", "rounds", "best accuracy", "AUC", "hostile kept", "scapegoats", "test"):
-        table.add_column(name, justify="left" if name in ("attack", "defense", "where") else "right")
-    for summary in results:
-        membership, aggregation = summary["membership"], summary["aggregation"]
-        low, high = membership["accuracy_best_ci"]
-        test = summary["test_accuracy"]
-        table.add_row(
-            summary["attack"],
-            summary["defense"],
-            "live" if summary.get("live") else "simulated",
-            str(summary["rounds"]),
-            f"{membership['accuracy_best']:.3f} [{low:.3f}, {high:.3f}]",
-            f"{membership['auc']:.3f}",
-            _rate(aggregation["malicious_kept_rate"]),
-            _rate(aggregation["scapegoat_rate"]),
-            "-" if test is None else f"{test:.3f}",
-        )
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 140)
-    console.print(table)
-    for summary in results:
-        happened, what = summary.get("live", {}), f"{summary['attack']} against {summary['defense']}"
-        trouble = {k: v for k, v in happened.items() if k not in ("observed_rounds", "unbounded_rounds") and v}
-        if trouble:
-            said = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in trouble.items())
-            console.print(f"{what}: {said}; the logs say why", soft_wrap=True)
-        if unbounded := happened.get("unbounded_rounds"):
-            console.print(
-                f"{what}: no poison was sent in {unbounded} of {summary['rounds']} rounds, in which fewer than two "
-                "hostile nodes were picked: it has no bound then to hide within",
-                soft_wrap=True,
-            )
-    console.print(f"runs and logs are in {out}" + (f", the report in {report}" if report else ""), soft_wrap=True)

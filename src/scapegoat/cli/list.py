@@ -8,11 +8,16 @@ from typing import Any
 
 import typer
 
+from scapegoat.cli._options import PLUGIN
+
 KINDS = {
-    "attacks": "scapegoat.attacks.base",
-    "defenses": "scapegoat.aggregation.base",
+    "attacks": "scapegoat.crafting.contract",
+    "defenses": "scapegoat.combining.rule",
+    "protections": "scapegoat.protecting.contract",
+    "scores": "scapegoat.membership.scoring",
+    "tasks": "scapegoat.tasking.contract",
     "data": "scapegoat.data.base",
-    "models": "scapegoat.models.base",
+    "models": "scapegoat.modelling.flat_model",
     "partitions": "scapegoat.data.partitions",
     "schedules": "scapegoat.federation.schedule",
     "local-rules": "scapegoat.federation.local",
@@ -21,45 +26,92 @@ KINDS = {
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("list")(list_)
+    app.command("list", short_help="What there is: attacks, defenses, data, models, ...")(list_)
 
 
 def list_(
     kind: str = typer.Argument(..., help=f"One of: {', '.join(KINDS)}, sweeps."),
+    name: str | None = typer.Argument(None, help="One of them, with what each of its options means."),
+    plugin: list[str] = PLUGIN,
     as_json: bool = typer.Option(False, "--json", help="As JSON, with every option."),
 ) -> None:
-    """List attacks, defenses, data sets, models or sweeps with their options."""
+    """List attacks, defenses, protections, scores, tasks, data sets, models or sweeps, or tell all of one of them."""
     from scapegoat.errors import InputError
+    from scapegoat.extending.plugins import load_plugins
 
+    load_plugins(plugin)
     if kind == "sweeps":
         rows = _sweeps()
     elif kind in KINDS:
-        rows = _components(KINDS[kind])
+        rows = _components(KINDS[kind], name)
     else:
-        raise InputError(f"list {kind!r}: one of {', '.join(KINDS)}, sweeps is wanted")
+        raise InputError(f"list {kind!r}: must be one of {', '.join(KINDS)}, sweeps")
+    if name is not None:
+        rows = [row for row in rows if row["name"] == name]
+        if not rows:
+            raise InputError(f"list {kind}: there is no {name!r}; `scapegoat list {kind}` shows what there is")
     if as_json:
         print(json.dumps(rows, indent=2))
-        return
+    elif name is not None:
+        _print_one(rows[0])
+    else:
+        _print_all(rows)
+
+
+def _print_all(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
+
+    told = [[f"{o['name']}={json.dumps(o['default'])}" for o in row["options"]] for row in rows]
+    # What all of them take would hide what each of them takes.
+    shared = [option for option in told[0] if all(option in options for options in told)] if len(rows) > 1 else []
+    table = _table("name", "what it is", "options")
+    for row, options in zip(rows, told, strict=True):
+        where = f"On the {row['acts']}. " if "acts" in row else ""
+        table.add_row(row["name"], where + row["summary"], ", ".join(o for o in options if o not in shared))
+    console = Console()
+    console.print(table)
+    if shared:
+        console.print(f"\nAll of them take: {', '.join(shared)}", highlight=False, markup=False)
+
+
+def _print_one(row: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(row["name"], style="bold", highlight=False)
+    console.print(row["about"], highlight=False, markup=False)
+    if not row["options"]:
+        return
+    table = _table("option", "default", "allowed", "what it means")
+    for option in row["options"]:
+        default = "(required)" if option["required"] else json.dumps(option["default"])
+        table.add_row(option["name"], default, option["allowed"], option["description"])
+    console.print()
+    console.print(table)
+
+
+def _table(*headings: str) -> Any:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("name", "what it is", "options"):
+    for heading in headings:
         table.add_column(heading, overflow="fold")
-    for row in rows:
-        options = ", ".join(f"{o['name']}={json.dumps(o['default'])}" for o in row["options"])
-        table.add_row(row["name"], row["summary"], options)
-    Console().print(table)
+    return table
 
 
-def _components(module: str) -> list[dict[str, Any]]:
+def _components(module: str, name: str | None) -> list[dict[str, Any]]:
     registry = importlib.import_module(module).registry
-    return [_describe(name, cls) for name, cls in registry.classes()]
+    if name is not None and ":" in name:
+        return [_describe(name, registry.cls(name))]
+    return [_describe(known, cls) for known, cls in registry.classes()]
 
 
 def _describe(name: str, cls: Any) -> dict[str, Any]:
+    import inspect
+
     from pydantic_core import PydanticUndefined, to_jsonable_python
 
+    schema = cls.model_json_schema().get("properties", {})
     options = []
     for key, field in cls.model_fields.items():
         default = field.get_default(call_default_factory=True)
@@ -69,19 +121,49 @@ def _describe(name: str, cls: Any) -> dict[str, Any]:
                 "name": key,
                 "default": None if required else to_jsonable_python(default),
                 "required": required,
-                "type": _type_name(field),
+                "allowed": allowed(schema.get(key, {})),
+                "description": field.description or "",
             }
         )
-    return {"name": name, "summary": (cls.__doc__ or "").strip().splitlines()[0], "options": options}
+    about = inspect.cleandoc(cls.__doc__ or "")
+    # Protections say who has to apply them.
+    acts = {"acts": cls.acts} if hasattr(cls, "acts") else {}
+    return {"name": name, **acts, "summary": about.partition("\n")[0], "about": about, "options": options}
 
 
-def _type_name(field: Any) -> str:
-    annotation = field.annotation
-    name = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    return name.replace("typing.", "")
+_BOUNDS = (("minimum", ">="), ("exclusiveMinimum", ">"), ("maximum", "<="), ("exclusiveMaximum", "<"))
+_KINDS = {
+    "integer": "whole number",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "list",
+    "object": "mapping",
+}
+
+
+def allowed(schema: dict[str, Any]) -> str:
+    """What a JSON schema allows, as a person says it."""
+    if "anyOf" in schema:
+        return ", or ".join(dict.fromkeys(allowed(one) for one in schema["anyOf"]))
+    if "enum" in schema:
+        return " | ".join(json.dumps(value).strip('"') for value in schema["enum"])
+    if "const" in schema:
+        return json.dumps(schema["const"]).strip('"')
+    kind = _KINDS.get(schema.get("type", ""), "anything")
+    bounds = " and ".join(f"{sign} {_number(schema[key])}" for key, sign in _BOUNDS if key in schema)
+    return f"{kind} {bounds}".rstrip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 and value == int(value) else f"{value:g}"
 
 
 def _sweeps() -> list[dict[str, Any]]:
-    from scapegoat.experiments.sweeps import registry
+    from scapegoat.sweeps import registry
 
-    return [{"name": name, "summary": sweep.title, "options": []} for name, sweep in registry.items()]
+    return [
+        {"name": name, "summary": sweep.title, "about": f"{sweep.title}\n\n{sweep.about}", "options": []}
+        for name, sweep in registry.items()
+    ]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-if TYPE_CHECKING:
-    from scapegoat.report import Page, Section
+from scapegoat.terminal import printable
 
 
 class Format(StrEnum):
@@ -25,7 +22,7 @@ class Format(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("report")(report)
+    app.command("report", short_help="A page or tables from a folder of runs.")(report)
 
 
 def report(
@@ -41,18 +38,19 @@ def report(
     from scapegoat import report as room
     from scapegoat.errors import InputError
     from scapegoat.files import write_text
+    from scapegoat.findings import load
 
     target = out if out is not None else Path("report.html") if form is Format.html else None
     if target is not None and target.is_dir():
         raise InputError(f"--out {target}: is a folder; name a file in it")
-    page = _page(directory, title)
+    page = load(directory, title).page
     try:
         if form is Format.html and target is not None:
             room.write_html(page, target)
         else:
             write = {Format.markdown: room.to_markdown, Format.latex: room.to_latex, Format.csv: room.to_csv}[form]
             if target is None:
-                sys.stdout.write(write(page))
+                sys.stdout.write(printable(write(page), lines=True))
             else:
                 write_text(target, write(page))
         drawn = room.write_figures(page, figures) if figures is not None else []
@@ -61,21 +59,10 @@ def report(
     if target is not None:
         if len(page.studies) == 1:
             verdict = page.studies[0].verdict
-            print("\n".join([verdict.text, *(f"Note: {caveat}" for caveat in verdict.caveats)]))
+            for line in (verdict.text, *(f"Note: {caveat}" for caveat in verdict.caveats)):
+                print(printable(line))
         elif page.studies:
             print(f"{len(page.studies)} settings.")
         for note in page.notes:
-            print(f"Note: {note}")
+            print(printable(f"Note: {note}"))
         print(f"Written: {target}" + (f", and {len(drawn)} figures in {figures}" if drawn else ""))
-
-
-def _page(directory: Path, title: str) -> Page:
-    from scapegoat import report as room
-
-    sections: tuple[Section, ...] = ()
-    if (directory / "sweeps").is_dir():
-        from scapegoat.report.sweeps import sections as of_sweeps
-
-        sections = of_sweeps(directory)
-    command = shlex.join(["scapegoat", "report", str(directory)])
-    return room.build(directory, title=title, command=command, sections=sections)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scapegoat.cli._folders import could_be_a_folder
+from scapegoat.cli._folders import can_be_written
 from scapegoat.cli._progress import round_progress
+from scapegoat.terminal import printable
 
 if TYPE_CHECKING:
-    from scapegoat.experiments import Result
+    from scapegoat.experiments.run import Result
+    from scapegoat.federation import RoundRecord
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("run")(run)
+    app.command("run", short_help="One federation from a spec.")(run)
 
 
 def run(
@@ -31,18 +35,45 @@ def run(
     as_json: bool = typer.Option(False, "--json", help="Print only the summary, as JSON."),
 ) -> None:
     """Run one federation from a spec and print what it leaked."""
-    from scapegoat.experiments import parse
-    from scapegoat.experiments import run as run_spec
+    from scapegoat.yaml_text import read_override, read_yaml
 
     if out is not None:
-        could_be_a_folder(out)
-    parsed = parse(spec, set_)
-    with round_progress(parsed.federation.rounds, quiet=as_json) as progress:
+        can_be_written(out)
+    # What is wrong with the text is said before the slow imports.
+    plain = {} if spec is None else read_yaml(spec)
+    for override in set_:
+        read_override(override)
+
+    from scapegoat.experiments import parse
+    from scapegoat.experiments.run import run as run_spec
+
+    parsed = parse(plain, set_)
+    with round_progress(parsed.federation.rounds, quiet=as_json) as show, _stoppable(show, out) as progress:
         result = run_spec(parsed, store=out, root=root, progress=progress)
     if as_json:
         print(json.dumps(result.summary, indent=2))
     else:
         _print(result, out)
+
+
+@contextlib.contextmanager
+def _stoppable(
+    show: Callable[[RoundRecord, int], None] | None, out: Path | None
+) -> Iterator[Callable[[RoundRecord, int], None] | None]:
+    """A callback for `run` that shows the round and, where it can be saved, makes Ctrl-C wait for its end."""
+    if out is None:
+        yield show
+        return
+    from scapegoat.experiments.executors.serial import after_the_round
+
+    with after_the_round() as check:
+
+        def progress(record: RoundRecord, rounds: int) -> None:
+            if show is not None:
+                show(record, rounds)
+            check()
+
+        yield progress
 
 
 def _print(result: Result, out: Path | None) -> None:
@@ -56,8 +87,29 @@ def _print(result: Result, out: Path | None) -> None:
     console = Console(file=sys.stdout)
     console.print(f"{summary['attack']} against {summary['defense']} on {summary['data']}, {summary['rounds']} rounds")
     console.print(table)
+    for note in _notes(summary):
+        console.print(printable(f"Note: {note}"), soft_wrap=True, highlight=False, markup=False)
     if out is not None:
         console.print(f"kept in {out / 'runs' / summary['spec_hash']}", soft_wrap=True, highlight=False)
+
+
+def _notes(summary: dict[str, Any]) -> list[str]:
+    """What was done to the data, and whether the model is worth attacking."""
+    notes = list(summary.get("data_notes", []))
+    accuracy, majority = summary["test_accuracy"], summary.get("test_majority")
+    if majority is not None and accuracy is not None and accuracy <= majority:
+        metric = metric_of(summary)
+        answer = "the most frequent class" if metric == "accuracy" else "the same"
+        notes.append(
+            f"the test {metric} of {accuracy:.3f} is no better than always answering {answer} ({majority:.3f}): it "
+            "has learnt nothing yet (more rounds, or another federation.server.lr)"
+        )
+    return notes
+
+
+def metric_of(summary: dict[str, Any]) -> str:
+    """What the quality of the model is measured by; runs of older versions are of classifiers."""
+    return str(summary.get("metric", "accuracy"))
 
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
@@ -68,7 +120,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         return f"{membership[name]:.3f}  [{low:.3f}, {high:.3f}]"
 
     return [
-        ("test accuracy", f"{summary['test_accuracy']:.3f}  (training {summary['train_accuracy']:.3f})"),
+        (f"test {metric_of(summary)}", f"{summary['test_accuracy']:.3f}  (training {summary['train_accuracy']:.3f})"),
         (
             "attack accuracy, best round",
             f"{figure('accuracy_best')}  round {membership['best_round']}, an oracle's choice",

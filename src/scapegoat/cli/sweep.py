@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from scapegoat.cli._folders import could_be_a_folder
+from scapegoat.cli._folders import can_be_written, could_be_a_folder
+from scapegoat.terminal import printable
 
 if TYPE_CHECKING:
     from scapegoat.experiments.executors import Event, Outcome
-    from scapegoat.experiments.plans import AnySweep, Plan
-    from scapegoat.experiments.spec import Spec
     from scapegoat.experiments.store import RunStore
+    from scapegoat.sweeping import Plan
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sweep")(sweep)
+    app.command("sweep", short_help="A table or figure of the paper, or your own grid.")(sweep)
 
 
 def sweep(
@@ -35,33 +35,36 @@ def sweep(
     only: list[str] = typer.Option(
         [], "--only", metavar="AXIS=VALUE", help="Only these cells, e.g. defense=atm,median."
     ),
-    jobs: int | None = typer.Option(None, "--jobs", help="Runs at once (default: one a core)."),
+    jobs: int | None = typer.Option(None, "--jobs", help="Runs at once (default: one per core)."),
     ray: str | None = typer.Option(None, "--ray", help="Compute on a Ray cluster: auto, local or an address."),
     status: bool = typer.Option(False, "--status", help="Show how far the sweep is; compute nothing."),
-    recompute_damaged: bool = typer.Option(False, "--recompute-damaged", help="Compute damaged runs anew."),
+    recompute_damaged: bool = typer.Option(False, "--recompute-damaged", help="Compute damaged runs again."),
     root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
 ) -> None:
     """Run every cell of a table or figure; stop and start it as you like."""
     from scapegoat.errors import InputError
-    from scapegoat.experiments import plans
+
+    _refuse_at_once(name, out, set_, seeds, jobs, computes=not status)
+
+    from scapegoat import sweeping as plans
+    from scapegoat import sweeps
     from scapegoat.experiments.store import RunStore
 
-    if jobs is not None and jobs < 1:
-        raise InputError(f"--jobs: {jobs} is not allowed, at least 1 is needed")
-    could_be_a_folder(out)
     store = RunStore(out)
     if name is None:
         if not status:
             raise InputError("sweep: which one? Name it (`scapegoat list sweeps`), or ask for --status")
         _show_all(store)
         return
-    planned = plans.plan(_find(name), data=data, rounds=rounds, seeds=seeds, overrides=set_, root=root, source=name)
+    planned = plans.plan(
+        sweeps.find(name), data=data, rounds=rounds, seeds=seeds, overrides=set_, root=root, source=name
+    )
     chosen = plans.parse_only(planned.sweep, only, planned.axes)
     if status:
         if isinstance(planned.sweep, plans.CostSweep):
             _show_cost(plans.stored(planned, out), chosen)
         else:
-            _show(planned.sweep.name, planned.sweep.title, _kinds(planned, chosen), store)
+            _show(planned.sweep.name, planned.sweep.title, plans.kinds(planned, chosen, out), store)
         return
     if isinstance(planned.sweep, plans.CostSweep):
         _measure(planned, chosen, store)
@@ -71,19 +74,26 @@ def sweep(
     _complain(outcome)
 
 
-def _find(name: str) -> AnySweep:
-    from scapegoat.errors import InputError
-    from scapegoat.experiments import sweeps
-    from scapegoat.experiments.plans import own
+def _refuse_at_once(
+    name: str | None, out: Path, overrides: Sequence[str], seeds: int, jobs: int | None, *, computes: bool
+) -> None:
+    """Refuse, before the slow imports, what would fill the memory or could not be written."""
+    from scapegoat.limits import refuse_many_cells, refuse_many_jobs, refuse_many_seeds
+    from scapegoat.yaml_text import read_override, read_yaml
 
-    if name.endswith((".yaml", ".yml")):
-        return own.load(Path(name))
-    try:
-        return sweeps.get(name)
-    except InputError:
-        if Path(name).is_file():
-            raise InputError(f"{name}: a sweep of your own is a file that ends in .yaml") from None
-        raise
+    if jobs is not None:
+        refuse_many_jobs("--jobs", jobs)
+    refuse_many_seeds("--seeds", seeds)
+    for override in overrides:
+        read_override(override)
+    if computes:
+        can_be_written(out)
+    else:
+        could_be_a_folder(out)
+    if name is not None and name.endswith((".yaml", ".yml")):
+        grid = content.get("grid") if isinstance(content := read_yaml(Path(name)), dict) else None
+        if isinstance(grid, dict):
+            refuse_many_cells(f"{name}: grid", [len(values) for values in grid.values() if isinstance(values, list)])
 
 
 def _compute(
@@ -94,44 +104,25 @@ def _compute(
     ray: str | None,
     recompute_damaged: bool,
 ) -> Outcome:
-    from scapegoat.experiments import executors, plans
+    from scapegoat.findings.sweeps import compute
 
-    runs = planned.runs(chosen)
-    _require_data(planned, [spec for name, spec in runs.items() if not store.has(name)])
-    plans.write(planned, store.directory)
+    with _missing_data_named(), _progress(planned.runs(chosen), _labels(planned)) as on_event:
+        return compute(
+            planned, chosen, store, jobs=jobs, ray=ray, on_event=on_event, recompute_damaged=recompute_damaged
+        )
+
+
+@contextlib.contextmanager
+def _missing_data_named() -> Iterator[None]:
+    """A line for each data set that is missing, before the one that ends the command."""
+    from scapegoat.findings.sweeps import MissingDataError
+
     try:
-        with _progress(runs, _labels(planned)) as on_event:
-            return executors.execute(
-                runs.values(),
-                store,
-                root=planned.root,
-                jobs=jobs if jobs is not None else executors.cores(),
-                ray=ray,
-                on_event=on_event,
-                recompute_damaged=recompute_damaged,
-            )
-    except KeyboardInterrupt:
-        done = sum(store.has(run) for run in runs)
-        message = f"stopped with {done} of {len(runs)} runs finished; the same command goes on where this one was"
-        print(f"scapegoat: {message}", file=sys.stderr)
-        raise typer.Exit(130) from None
-
-
-def _require_data(planned: Plan, specs: Sequence[Spec]) -> None:
-    """Refuse to start where a data set is missing; a line for each."""
-    from scapegoat.errors import InputError
-    from scapegoat.experiments.plans.presence import absent
-
-    lacking = absent(specs, planned.root)
-    if not lacking:
-        return
-    for reason in lacking.values():
-        print(f"missing: {reason}", file=sys.stderr)
-    there = sorted({spec.data.name for spec in specs} - lacking.keys())
-    raise InputError(
-        f"{planned.sweep.name}: {', '.join(lacking)} not there, nothing was computed; --data selects others"
-        + (f" (there: {', '.join(there)})" if there else " (hospital needs no files)")
-    )
+        yield
+    except MissingDataError as error:
+        for reason in error.reasons:
+            print(f"missing: {reason}", file=sys.stderr)
+        raise
 
 
 def _complain(outcome: Outcome) -> None:
@@ -141,7 +132,8 @@ def _complain(outcome: Outcome) -> None:
     if outcome.complete:
         return
     for failure in outcome.failures.values():
-        print(f"failed: {_about(failure.spec)} ({failure.name[:12]}): {failure.reason}", file=sys.stderr)
+        line = f"failed: {_about(failure.spec)} ({failure.name[:12]}): {failure.reason}"
+        print(printable(line), file=sys.stderr)
     count = len(outcome.failures)
     total = count + len(outcome.summaries) + len(outcome.left)
     if outcome.stopped:
@@ -169,31 +161,23 @@ def _labels(planned: Plan) -> dict[str, str]:
 
 
 def _measure(planned: Plan, chosen: Mapping[str, set[str]], store: RunStore) -> None:
-    from scapegoat.experiments import plans
-    from scapegoat.experiments.plans import costs
+    from scapegoat.findings.sweeps import measure
 
-    _require_data(planned, [cell.spec for cell in planned.chosen(chosen)])
-    # What could not be written or merged afterwards is refused before hours of measuring.
-    costs.load(store.directory, planned.sweep.name)
-    plans.write(planned, store.directory)
     quiet = not sys.stderr.isatty()
-    table, figures = costs.measure(
-        planned, chosen, None if quiet else lambda what: print(f"timing {what}", file=sys.stderr)
-    )
-    costs.save(table, store.directory, planned.sweep.name)
-    plans.write(planned, store.directory, figures)
+    with _missing_data_named():
+        measure(planned, chosen, store, None if quiet else lambda what: print(f"timing {what}", file=sys.stderr))
     _print_table(store.directory, planned)
 
 
 @contextlib.contextmanager
 def _progress(runs: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Callable[[Event], None]]:
-    """On a terminal a bar for the sweep and a line for each run under way; elsewhere a line a run."""
+    """On a terminal a bar for the sweep and a line for each run under way; elsewhere a line per run."""
     done = 0
 
     def line(event: Event) -> str:
         label = labels.get(event.name, event.name[:12])
         if event.summary is None:
-            return f"{label}: {event.kind}{': ' if event.reason else ''}{event.reason}"
+            return printable(f"{label}: {event.kind}{': ' if event.reason else ''}{event.reason}")
         attack, test = event.summary["membership"]["accuracy_best"], event.summary["test_accuracy"]
         return f"{label}: attack {attack:.3f}, test {test:.3f}"
 
@@ -222,12 +206,12 @@ def _progress(runs: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Ca
             elif event.kind == "round" and event.name in tasks:
                 bar.update(tasks[event.name], completed=event.round)
             elif event.kind == "retried":
-                bar.console.print(line(event), highlight=False)
+                bar.console.print(line(event), highlight=False, markup=False)
             elif event.kind in ("finished", "failed", "skipped"):
                 if event.name in tasks:
                     bar.remove_task(tasks.pop(event.name))
                 if event.kind != "skipped":
-                    bar.console.print(line(event), highlight=False)
+                    bar.console.print(line(event), highlight=False, markup=False)
                 bar.advance(overall)
 
         yield show
@@ -236,9 +220,9 @@ def _progress(runs: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Ca
 def _print_table(out: Path, planned: Plan) -> None:
     from rich.console import Console
 
-    from scapegoat.experiments.plans import stored
     from scapegoat.experiments.store import RunStore
     from scapegoat.report.sweeps import in_store, section
+    from scapegoat.sweeping import stored
 
     drawn = section(stored(planned, out), in_store(RunStore(out)))
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -246,7 +230,7 @@ def _print_table(out: Path, planned: Plan) -> None:
         for part in _text_tables(table, console.width):
             console.print(part)
         if any(cell.paper is not None for row in table.cells for cell in row):
-            console.print("paper's number in parentheses; * it lies outside our 95% interval", highlight=False)
+            console.print(f"paper's number in parentheses; *: {table.mark}", highlight=False)
     for figure in drawn.figures[:1]:
         for panel in figure.panels:
             console.print(_text_panel(figure, panel))
@@ -261,14 +245,23 @@ def _text_tables(table: Any, width: int) -> Iterator[Any]:
     widest = max(len(label) for column in table.columns for label in column)
     fitting = max(1, (width - headings - 2) // (max(widest, 8) + 3))
     for start in range(0, len(table.columns), fitting):
-        drawn = Table(title=table.title if start == 0 else None, title_justify="left")
+        drawn = Table(title=_plain(table.title) if start == 0 else None, title_justify="left")
         for heading in table.row_titles:
-            drawn.add_column(heading)
+            drawn.add_column(_plain(heading))
         for column in table.columns[start : start + fitting]:
-            drawn.add_column("\n".join(column), justify="right", overflow="fold")
+            drawn.add_column(_plain("\n".join(column)), justify="right", overflow="fold")
         for labels, row in zip(table.rows, table.cells, strict=True):
-            drawn.add_row(*labels, *(_text_cell(cell, table.digits) for cell in row[start : start + fitting]))
+            drawn.add_row(
+                *map(_plain, labels), *(_text_cell(cell, table.digits) for cell in row[start : start + fitting])
+            )
         yield drawn
+
+
+def _plain(text: str) -> Any:
+    """Text of a plan's file as it is: nothing in it is markup, and nothing moves the cursor."""
+    from rich.text import Text
+
+    return Text(printable(text, lines=True))
 
 
 def _text_cell(cell: Any, digits: int) -> str:
@@ -280,31 +273,24 @@ def _text_cell(cell: Any, digits: int) -> str:
 def _text_panel(figure: Any, panel: Any) -> Any:
     from rich.table import Table
 
-    drawn = Table(title=f"{figure.title}, {panel.title}", title_justify="left")
-    drawn.add_column(figure.x_label)
+    drawn = Table(title=_plain(f"{figure.title}, {panel.title}"), title_justify="left")
+    drawn.add_column(_plain(figure.x_label))
     for x in panel.lines[0].x:
         drawn.add_column(f"{x:g}", justify="right")
     for line in panel.lines:
-        drawn.add_row(line.label, *("-" if y is None else f"{y.value:.3f}" for y in line.y))
+        drawn.add_row(_plain(line.label), *("-" if y is None else f"{y.value:.3f}" for y in line.y))
     return drawn
-
-
-def _kinds(planned: Plan, chosen: Mapping[str, set[str]]) -> dict[str, str]:
-    from scapegoat.experiments.executors import named
-
-    return {
-        run: cell.at.get("attack", "")
-        for cell in planned.chosen(chosen)
-        for run in named(cell.seeds(planned.seeds), planned.root)
-    }
 
 
 def _show_all(store: RunStore) -> None:
     from scapegoat.errors import InputError
-    from scapegoat.experiments.plans import saved
-    from scapegoat.experiments.plans.status import of_plan
+    from scapegoat.sweeping import saved
+    from scapegoat.sweeping.status import of_plan
 
-    contents = saved(store.directory)
+    def left_out(plan: str, problem: str) -> None:
+        print(printable(f"left out: {problem}"), file=sys.stderr)
+
+    contents = saved(store.directory, left_out)
     if not contents:
         raise InputError(f"--out {store.directory}: no sweep was started there")
     for content in contents:
@@ -315,20 +301,20 @@ def _show_all(store: RunStore) -> None:
 
 
 def _show_cost(content: Mapping[str, Any], chosen: Mapping[str, set[str]] | None = None) -> None:
-    from scapegoat.experiments.plans.status import measured
+    from scapegoat.sweeping.status import measured
 
     done, total = measured(content, chosen)
-    print(f"{content['sweep']}: {content['title']}")
+    print(printable(f"{content['sweep']}: {content['title']}"))
     print(f"  measured {done}  left {total - done}  of {total}")
 
 
 def _show(name: str, title: str, kinds: Mapping[str, str], store: RunStore) -> None:
-    from scapegoat.experiments.plans.status import status
+    from scapegoat.sweeping.status import status
 
     found = status(store, kinds)
     left = found.seconds_left
     estimate = "time to go unknown until a run is finished" if left is None else f"about {_duration(left)} to go"
-    print(f"{name}: {title}")
+    print(printable(f"{name}: {title}"))
     print(
         f"  done {len(found.done)}  running {len(found.running)}  failed {len(found.failed)}  "
         f"damaged {len(found.damaged)}  left {len(found.left)}  of {found.total}; {estimate}"
@@ -337,7 +323,7 @@ def _show(name: str, title: str, kinds: Mapping[str, str], store: RunStore) -> N
         print(f"  running  {run[:12]}  round {done} of {rounds}")
     for word, reasons in (("failed", found.failed), ("damaged", found.damaged)):
         for run, reason in reasons.items():
-            print(f"  {word:<8} {run[:12]}  {reason}")
+            print(printable(f"  {word:<8} {run[:12]}  {reason}"))
 
 
 def _duration(seconds: float) -> str:

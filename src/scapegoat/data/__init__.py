@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.data.base import Dataset, DataSpec, get, register, registry
-from scapegoat.data.locate import roots
+from scapegoat.data.files.locate import roots
 
 __all__ = ["Dataset", "DataSpec", "get", "load", "register", "registry", "roots"]
 

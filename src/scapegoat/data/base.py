@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from scapegoat.data.files.kinds import kind_of
+from scapegoat.data.files.locate import roots
+from scapegoat.errors import OptionError
 from scapegoat.registry import Component, Registry
+from scapegoat.tasking.contract import LabelKind
+
+MEANT: dict[LabelKind, str] = {
+    "classes": "one class per record",
+    "sets": "several labels per record",
+    "numbers": "numbers",
+}
+"""Kinds of labels, for messages."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +29,12 @@ class Dataset:
     """Records and labels.
 
     `x` is [N, ...], mostly [N, features] or [N, channels, height, width], stored as published: uint8 for images and
-    binary features, int64 for ids that a model looks up, else float32. `y` is int64 in 0..classes-1. The last
+    binary features, int64 for ids that a model looks up, else float32. `labels` says what `y` is: int64 in
+    0..classes-1; "sets", zeros and ones [N, classes]; or "numbers" [N, classes]. A task may have made other values of
+    it, and grouped the records (`strata`, in 0..groups-1): by class where nothing else is said. The last
     `published_test` records are the test set that the publisher set aside; 0 where there is none. `scale` and `shift`
-    turn stored values into what the model sees: (x - shift) / scale, one value a channel (or one for all).
+    turn stored values into what the model sees: (x - shift) / scale, one value a channel (or one for all). `notes` say
+    what was done to a user's own values on the way, for the output and the report.
     """
 
     name: str
@@ -30,9 +44,21 @@ class Dataset:
     published_test: int = 0
     shift: tuple[float, ...] = (0.0,)
     scale: tuple[float, ...] = (1.0,)
+    notes: tuple[str, ...] = ()
+    labels: LabelKind = "classes"
+    strata: Tensor | None = None
+    groups: int | None = None
 
     def __len__(self) -> int:
         return len(self.y)
+
+    @property
+    def grouped(self) -> tuple[Tensor, int]:
+        """The group of each record, by which shares and targets are drawn, and how many groups there are."""
+        if self.strata is None:
+            return self.y, self.classes
+        assert self.groups is not None
+        return self.strata, self.groups
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -61,8 +87,22 @@ class DataSpec(Component):
     """
 
     train: Annotated[int, Field(ge=1)] | None = None
+    """Training records of the benign clients in all; none: half of the data."""
     test: Annotated[int, Field(ge=1)] | None = None
+    """Test records at the most; none: all that are left."""
     validation: Annotated[int, Field(ge=0)] = 200
+    """Records of the server's own."""
+
+    @property
+    def pictures(self) -> bool | None:
+        """Whether the records are pictures; None where only reading them tells."""
+        return None
+
+    def labelled(self, kind: LabelKind | None) -> Self:
+        """The data set, its labels read as these; None: as what they are found to be."""
+        if kind in (None, "classes"):
+            return self
+        raise OptionError("task", f"{self.name} has one class per record, and the task asks for {MEANT[kind]}")
 
     def read(self, roots: list[Path]) -> Dataset:
         """The data set from files below one of `roots` (the first that has them)."""
@@ -74,10 +114,14 @@ class DataSpec(Component):
 
 
 def _expand(name: str) -> tuple[str, dict[str, Any]] | None:
+    """`kind:PATH` and plain paths; names of data sets come first."""
     kind, colon, path = name.partition(":")
-    return (kind, {"path": path}) if colon else None
+    if colon:
+        return kind, {"path": path}
+    found = None if name in registry.names() else kind_of(name, roots())
+    return None if found is None else (found, {"path": name})
 
 
-registry: Registry[DataSpec] = Registry("data set", "scapegoat.data", expand=_expand)
+registry: Registry[DataSpec] = Registry("data set", DataSpec, "scapegoat.data.sets", expand=_expand)
 register = registry.register
 get = registry.get

@@ -16,11 +16,11 @@ class Partition(Component):
     """`split(labels, classes, clients, rng)` gives each client the positions of its records, none left out."""
 
     def split(self, labels: np.ndarray, classes: int, clients: int, rng: np.random.Generator) -> Shards:
-        """One array of positions a client."""
+        """One array of positions per client."""
         raise NotImplementedError
 
 
-registry: Registry[Partition] = Registry("partition", "scapegoat.data")
+registry: Registry[Partition] = Registry("partition", Partition, "scapegoat.data")
 register = registry.register
 
 
@@ -37,11 +37,12 @@ class IID(Partition):
 class LabelBias(Partition):
     """The paper's groups: label q goes to group q with probability beta, else to another group uniformly.
 
-    With h groups, one a class, group g maps to client floor(n (g + u) / h) with u uniform, so that every client of a
+    With h groups, one per class, group g maps to client floor(n (g + u) / h) with u uniform, so that every client of a
     group receives its records in a balanced manner, and fewer clients than classes work too.
     """
 
     beta: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of a label's records that go to its own group of clients."""
 
     def split(self, labels: np.ndarray, classes: int, clients: int, rng: np.random.Generator) -> Shards:
         """Biased towards each client's own labels."""
@@ -58,6 +59,7 @@ class Dirichlet(Partition):
     """Each label's records are shared out in proportions drawn from a Dirichlet distribution (Hsu et al., 2019)."""
 
     alpha: Annotated[float, Field(gt=0)] = 0.5
+    """Concentration: the smaller, the more clients differ."""
 
     def split(self, labels: np.ndarray, classes: int, clients: int, rng: np.random.Generator) -> Shards:
         """The smaller alpha, the fewer clients share a label."""

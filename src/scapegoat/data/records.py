@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scapegoat.data import labels
-from scapegoat.data.arrays import open_npz
-from scapegoat.data.cache import Decoded
-from scapegoat.data.locate import Found
-from scapegoat.data.published import PublishedData
-from scapegoat.data.streams import open_bytes, tar_members, wrong
-
-_CHUNK = 1 << 23
+from scapegoat.data.files.cache import Decoded
+from scapegoat.data.files.locate import Found
+from scapegoat.data.files.published import PublishedData
+from scapegoat.data.formats.arrays import open_npz
+from scapegoat.data.formats.safe_io import lines, open_bytes, tar_members, wrong
 
 
 class PublishedRecords(PublishedData):
@@ -58,11 +55,11 @@ class PublishedRecords(PublishedData):
         path = found.one("npz")
         classes = self.publication.classes
         with open_npz(path) as archive:
-            with archive.open(archive.pick("features", "x", "X", "data")) as stored:
+            features, marks = archive.pick("features", "x", "X", "data"), archive.pick("labels", "y", "Y", "label")
+            with archive.open(features) as stored, archive.open(marks) as stored_labels:
                 self._check_shape(stored.shape, stored.where)
+                y, width = labels.flat_labels(stored_labels.labels(stored.shape[0]), stored_labels.where)
                 x = stored.binary()
-            with archive.open(archive.pick("labels", "y", "Y", "label")) as stored:
-                y, width = labels.flat_labels(stored.read(), stored.where)
         if width is not None and width != classes:
             raise wrong(path, f"one-hot labels of {width} classes; {self.name} has {classes}")
         # Integers in circulation count from 0 or from 1; only a full range from 1 has the number of classes in it.
@@ -80,59 +77,44 @@ class PublishedRecords(PublishedData):
         """More bytes than any sane spelling of the records takes."""
         return 8 * self.publication.records * (self.publication.shapes[-1][0] + 1)
 
+    def _most_lines(self) -> int:
+        """Empty ones are passed over; a record too many is counted where all are."""
+        return 2 * self.publication.records + 100
+
     def _rows(self, stream: BinaryIO, where: object) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
         widths = tuple(shape[0] for shape in self.publication.shapes)
-        x, y = binary_rows(stream, where, widths, labelled=self.one_file is not None)
+        x, y = binary_rows(stream, where, widths, self._most_lines(), labelled=self.one_file is not None)
         return x, labels.from_published(y, self.publication.classes, 1, where) if self.one_file else y
 
     def _labels(self, stream: BinaryIO, where: object) -> NDArray[np.int64]:
         numbers = [
             _label(line, where, number)
-            for lines, at in _lines(stream, where, 64)
-            for number, line in enumerate(lines, at)
+            for block, at in lines(stream, where, 64, self._most_lines())
+            for number, line in enumerate(block, at)
         ]
         return labels.from_published(np.array(numbers, dtype=np.int64), self.publication.classes, 1, where)
 
 
 def binary_rows(
-    stream: BinaryIO, where: object, widths: tuple[int, ...], labelled: bool
+    stream: BinaryIO, where: object, widths: tuple[int, ...], most: int, labelled: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Lines of `width` comma-separated zeros and ones, after a label if `labelled`; one width of `widths` for all."""
+    """At most `most` lines of zeros and ones, comma-separated, after a label if `labelled`; one of `widths` for all."""
     blocks: list[NDArray[np.uint8]] = []
     y: list[int] = []
     width = 0
-    for lines, at in _lines(stream, where, 8 * (max(widths) + 1)):
+    for block, at in lines(stream, where, 32 * (max(widths) + 1), most):
         if labelled:
-            split = [line.partition(b",") for line in lines]
+            split = [line.partition(b",") for line in block]
             y += [_label(head, where, number) for number, (head, _, _) in enumerate(split, at)]
-            lines = [rest for _, _, rest in split]
+            block = [rest for _, _, rest in split]
         if not width:
-            width = lines[0].count(b",") + 1
+            width = block[0].count(b",") + 1
             if width not in widths:
                 right = " or ".join(str(w) for w in widths)
-                raise wrong(where, f"line {at} has {width} features; {right} are right")
-        blocks.append(_block(lines, at, width, where))
+                raise wrong(where, f"line {at} has {width} features; {right} are expected")
+        blocks.append(_block(block, at, width, where))
     x = np.concatenate(blocks) if blocks else np.empty((0, widths[0]), np.uint8)
     return x, np.array(y, dtype=np.int64)
-
-
-def _lines(stream: BinaryIO, where: object, longest: int) -> Iterator[tuple[list[bytes], int]]:
-    """Non-empty lines in blocks, each with the number of its first line; a line beyond `longest` bytes is refused."""
-    rest = b""
-    number = 1
-    while True:
-        chunk = stream.read(_CHUNK)
-        *lines, rest = (rest + chunk).split(b"\n") if chunk else [rest, b""]
-        if len(rest) > longest:
-            raise wrong(
-                where, f"line {number + len(lines)} is longer than {longest:,} bytes: not comma-separated records"
-            )
-        kept = [line.rstrip(b"\r") for line in lines if line.strip()]
-        if kept:
-            yield kept, number
-        number += len(lines)
-        if not chunk:
-            return
 
 
 def _label(text: bytes, where: object, number: int) -> int:
@@ -142,7 +124,9 @@ def _label(text: bytes, where: object, number: int) -> int:
     except ValueError:
         value = -1.0
     if not (value == int(value) if abs(value) < 1e9 else False) or value < 0:
-        raise wrong(where, f"line {number} has the label {text[:40].decode('utf-8', 'replace')!r}; a number is right")
+        raise wrong(
+            where, f"line {number} has the label {text[:40].decode('utf-8', 'replace')!r}; a number is expected"
+        )
     return int(value)
 
 
@@ -158,13 +142,13 @@ def _block(lines: list[bytes], at: int, width: int, where: object) -> NDArray[np
         texts = line.replace(b'"', b"").split(b",")
         if len(texts) != width:
             raise wrong(
-                where, f"line {at + row} has {len(texts)} features; {width} are right (was the file cut short?)"
+                where, f"line {at + row} has {len(texts)} features; {width} are expected (was the file cut short?)"
             )
         for column, text in enumerate(texts):
             value = text.strip()
             if value not in _ZERO and value not in _ONE:
                 shown = value[:40].decode("utf-8", "replace")
-                raise wrong(where, f"line {at + row} has the feature {shown!r}; only 0 and 1 are right")
+                raise wrong(where, f"line {at + row} has the feature {shown!r}; only 0 and 1 are expected")
             rows[row, column] = value in _ONE
     return rows
 

@@ -1,7 +1,6 @@
-"""Specs, runs, the run store, sweeps and executors."""
+"""Specs, runs, the run store and executors. `run` computes; what only names or reads runs does without it."""
 
-from scapegoat.experiments.run import Result, run
 from scapegoat.experiments.spec import Spec, parse
 from scapegoat.experiments.store import RunStore
 
-__all__ = ["Result", "RunStore", "Spec", "parse", "run"]
+__all__ = ["RunStore", "Spec", "parse"]

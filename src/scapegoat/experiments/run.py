@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,14 +13,15 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from scapegoat import data, models
-from scapegoat.data.splits import split
-from scapegoat.errors import InputError
+from scapegoat.errors import InputError, Stopped
 from scapegoat.experiments import summary as summaries
+from scapegoat.experiments.memory import refuse_what_does_not_fit
 from scapegoat.experiments.spec import Spec, parse
+from scapegoat.experiments.staging import Pins, staged
 from scapegoat.experiments.store import RunStore
-from scapegoat.federation import RoundRecord, Simulation
-from scapegoat.federation.simulation import model_seed
+from scapegoat.federation import RoundRecord
+from scapegoat.federation.simulation import Simulation
+from scapegoat.membership.assessment import Scored, observed_scores
 
 log = logging.getLogger("scapegoat.experiments")
 
@@ -39,37 +41,10 @@ class Result:
 
 
 def prepare(spec: Spec, root: str | Path | None = None) -> Simulation:
-    """Read the data, draw the splits, build the model: everything before the first round."""
-    dataset = _read(spec, root)
-    setting = spec.federation
-    splits = split(
-        dataset,
-        spec.data,
-        partition=setting.partition,
-        benign=setting.benign,
-        targets=spec.attack.targets,
-        mask=spec.attack.mask,
-        seed=spec.seed,
-    )
-    model = models.build(spec.model, dataset.input_shape, dataset.classes, model_seed(spec.seed), dataset.input_dtype)
-    return Simulation(
-        dataset=dataset,
-        splits=splits,
-        model=model,
-        setting=setting,
-        attack=spec.attack,
-        rule=spec.defense,
-        evaluate_every=spec.evaluation.every,
-        seed=spec.seed,
-    )
-
-
-def pinned_model(spec: Spec, root: str | Path | None = None) -> models.ModelSpec:
-    """The spec's model; a user's own with its content in it, so that a changed model is another run."""
-    if not spec.model.unpinned:
-        return spec.model
-    dataset = _read(spec, root)
-    return spec.model.pinned(models.Task(dataset.input_shape, dataset.classes, dataset.input_dtype))
+    """The federation of a spec, before its first round; refused if it will not fit into memory."""
+    cast = staged(spec, root)
+    refuse_what_does_not_fit(cast, spec.evaluation.server_view)
+    return Simulation(cast, spec.evaluation.every, server_view=spec.evaluation.server_view)
 
 
 def run(
@@ -82,17 +57,37 @@ def run(
 ) -> Result:
     """Run one federation and return what happened.
 
-    With a store, a finished run is read back instead of computed again, and one that was stopped goes on where it was,
-    with the same numbers as if it had never stopped. `progress(record, rounds)` is called after each round.
+    Parameters
+    ----------
+    spec: a mapping, a YAML file or a `Spec`; what it does not say is as `scapegoat run` has it.
+    store: a folder, or a `RunStore`. A finished run is read back from it instead of computed again, and one that was
+        stopped goes on where it was, with the same numbers as if it had never stopped.
+    root: folder with data sets.
+    progress: `progress(record, rounds)` is called after each round. A KeyboardInterrupt that it raises saves that
+        round; one inside a round leaves the last checkpoint as it is.
+    checkpoint_seconds: how much work a kill may cost.
+
+    Returns
+    -------
+    The spec as it was run, the summary (what `scapegoat run --json` prints), and tables of rounds and targets.
+
+    Examples
+    --------
+    >>> small = {"data": {"name": "hospital", "records": 700, "features": 40, "classes": 4, "validation": 40},
+    ...          "model": {"name": "mlp", "hidden": [8]}, "federation": {"clients": 4, "rounds": 2, "batch_size": 16},
+    ...          "attack": {"name": "passive", "targets": 40, "mask": 20}}
+    >>> result = run(small)
+    >>> result.summary["rounds"], result.rounds.num_rows, result.targets.num_rows
+    (2, 2, 40)
     """
-    parsed = parse(spec).pinned(data.roots(root))
-    parsed = parsed.model_copy(update={"model": pinned_model(parsed, root)})
+    parsed = Pins(root).pinned(parse(spec))
     runs = RunStore(store) if isinstance(store, str | Path) else store
     name = parsed.hash
     if runs is not None and runs.has(name):
-        if (problem := runs.problem(name)) is not None:
-            raise InputError(f"{runs.path(name)}: is damaged: {problem}; remove the folder to compute the run anew")
-        return Result(parsed, runs.summary(name), runs.rounds(name), runs.targets(name))
+        found = runs.inspect(name)
+        if problem := found.problem or found.lacking:
+            raise InputError(f"{runs.path(name)}: is damaged: {problem}; remove the folder to compute the run again")
+        return Result(parsed, dict(found.summary), runs.rounds(name), runs.targets(name))
     threads = torch.get_num_threads()
     torch.set_num_threads(parsed.threads)
     try:
@@ -106,11 +101,14 @@ def _compute(
 ) -> Result:
     simulation, spent = _resumed(spec, store, root)
     started = last = time.perf_counter()
+    saved = simulation.round
 
     def checkpoint() -> None:
+        nonlocal saved
         if store is not None:
             seconds = torch.tensor(spent + time.perf_counter() - started, dtype=torch.float64)
             store.save_checkpoint(spec.hash, {"seconds": seconds, **simulation.state()})
+            saved = simulation.round
 
     try:
         while not simulation.done:
@@ -123,17 +121,43 @@ def _compute(
     except KeyboardInterrupt:
         if simulation.whole:  # else the last checkpoint stands
             checkpoint()
-        raise
+        raise Stopped(_stopped(saved, spec.federation.rounds, kept=store is not None)) from None
     seconds = spent + time.perf_counter() - started
+    scored = _scored(simulation)
     result = Result(
         spec,
-        summaries.summarise(spec, simulation, seconds),
+        summaries.summarise(
+            spec,
+            simulation.cast,
+            simulation.records,
+            simulation.margins,
+            scored,
+            train_accuracy=simulation.train_accuracy(),
+            seconds=seconds,
+            privacy=simulation.cast.benign.privacy(simulation.picked),
+        ),
         summaries.rounds_table(simulation.records),
-        summaries.targets_table(simulation, simulation.margins),
+        summaries.targets_table(simulation.cast.truth, simulation.margins, scored.scores),
     )
     if store is not None:
         store.write(spec.hash, spec.canonical(), result.rounds, result.targets, result.summary)
     return result
+
+
+def _stopped(saved: int, rounds: int, *, kept: bool) -> str:
+    if saved:
+        return f"stopped; {saved} of {rounds} rounds are saved, the same command goes on where this one was"
+    return "stopped before a round was saved" if kept else "stopped; nothing is kept of a run without --out DIR"
+
+
+def _scored(simulation: Simulation) -> Scored:
+    """The targets of a finished run under every score that needs nothing but the run."""
+    cast = simulation.cast
+    scores = observed_scores(simulation.margins)
+    if simulation.server_view is not None:
+        # A server asks of a client whether it holds a record; where non-members are nobody's, of all of them.
+        scores |= simulation.server_view.scores(cast.owners)
+    return Scored(member=cast.member, coins=cast.coins, scores=scores)
 
 
 def _resumed(spec: Spec, store: RunStore | None, root: str | Path | None) -> tuple[Simulation, float]:
@@ -143,21 +167,11 @@ def _resumed(spec: Spec, store: RunStore | None, root: str | Path | None) -> tup
         return simulation, 0.0
     try:
         spent = float(saved.pop("seconds"))
+        if not 0 <= spent < math.inf:
+            raise ValueError(f"{spent} seconds spent")
         simulation.restore(saved)
     except (LookupError, TypeError, ValueError, RuntimeError) as error:
-        log.warning("%s: the checkpoint is of another version (%r); the run starts anew", store.part(spec.hash), error)
+        log.warning("%s: the checkpoint is of another version (%r); the run starts again", store.part(spec.hash), error)
         # The first one may be restored by half.
         return prepare(spec, root), 0.0
     return simulation, spent
-
-
-# A worker runs many specs on the same records: the last data set read stays in memory.
-_last_read: tuple[str, Any] | None = None
-
-
-def _read(spec: Spec, root: str | Path | None) -> Any:
-    global _last_read
-    key = f"{spec.data.canonical()} {data.roots(root)}"
-    if _last_read is None or _last_read[0] != key:
-        _last_read = (key, spec.data.read(data.roots(root)))
-    return _last_read[1]

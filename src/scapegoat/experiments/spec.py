@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import copy
 import math
-import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -28,19 +25,25 @@ from scapegoat.attacks import Attack
 from scapegoat.attacks import registry as attacks
 from scapegoat.data import DataSpec
 from scapegoat.data import registry as data_sets
-from scapegoat.errors import InputError, OptionError
+from scapegoat.data.splits import Design
+from scapegoat.errors import InputError, OptionError, shown
+from scapegoat.extending.plugins import load_plugins
 from scapegoat.federation import FederationSetting
 from scapegoat.models import ModelSpec
 from scapegoat.models import registry as models
-from scapegoat.registry import Component, first_problem
-
-# Part of every hash: raised when the same spec would give other numbers than before.
-NUMBERS_VERSION = 1
+from scapegoat.protections import Protection
+from scapegoat.randomness import derive
+from scapegoat.registry import Component, added, first_problem
+from scapegoat.run_folders import name_of
+from scapegoat.tasks import TaskSpec
+from scapegoat.tasks import registry as tasks
+from scapegoat.yaml_text import MOST_DEPTH, MOST_DIGITS, read_override, read_yaml
 
 # What an override such as `attack.targets=100` is about where the spec names no component.
 _DEFAULT_NAMES = {
     "data": "hospital",
     "model": "mlp",
+    "task": "classification",
     "attack": "fedpoisonmia",
     "defense": "fedavg",
     "federation.partition": "iid",
@@ -51,12 +54,37 @@ _DEFAULT_NAMES = {
 _written = PlainSerializer(lambda component: component.canonical())
 
 
+_written_or_none = PlainSerializer(lambda component: None if component is None else component.canonical())
+
+
+def _task(value: Any) -> TaskSpec | None:
+    return None if value is None else tasks.parse(value)
+
+
 class Evaluation(BaseModel):
-    """How often the test accuracy is measured; the targets are scored every round."""
+    """How the targets are drawn, and how often the test accuracy is measured; the targets are scored every round.
+
+    `design` says how members are chosen (see `data.splits`). `reference` k >= 1 is the k-th reference federation: the
+    same targets, made members by other coins, and other chance in training. With `server_view` the targets are also
+    scored as a curious server would, who sees every client's update.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: Annotated[int, Field(ge=1)] = 10
+    design: Design = added("even")
+    reference: Annotated[int, Field(ge=0)] = added(0)
+    server_view: bool = added(False)
+
+    @model_validator(mode="after")
+    def _references_toss_coins(self) -> Evaluation:
+        if self.reference and self.design != "coin":
+            raise OptionError(
+                "reference",
+                f"{self.reference} is a reference federation, whose members are drawn by coins (allowed with design: "
+                f"{self.design}: 0; or set evaluation.design=coin)",
+            )
+        return self
 
 
 class Spec(BaseModel):
@@ -79,7 +107,17 @@ class Spec(BaseModel):
         default_factory=lambda: aggregation.get(_DEFAULT_NAMES["defense"])
     )
     evaluation: Evaluation = Evaluation()
-    threads: Annotated[int, Field(ge=1)] = 1
+    task: Annotated[TaskSpec | None, PlainValidator(_task), _written_or_none] = added(None)
+    threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    plugins: tuple[str, ...] = added(())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plugins_first(cls, values: Any) -> Any:
+        """Modules that register components are imported before the components are looked up."""
+        if isinstance(values, dict) and isinstance(values.get("plugins"), list | tuple):
+            load_plugins(str(module) for module in values["plugins"])
+        return values
 
     @field_validator("federation", mode="before")
     @classmethod
@@ -103,8 +141,8 @@ class Spec(BaseModel):
 
     @model_validator(mode="after")
     def _server_has_data(self) -> Spec:
-        stages = self.defense.stages if isinstance(self.defense, aggregation.Pipeline) else (self.defense,)
-        needy = next((stage.name for stage in stages if stage.needs_server_data), None)
+        parts: tuple[Rule | Protection, ...] = (*self.defense.parts(), *self.federation.protect)
+        needy = next((part.name for part in parts if part.needs_server_data), None)
         if needy is not None and self.data.validation == 0:
             raise OptionError(
                 "data.validation",
@@ -119,17 +157,13 @@ class Spec(BaseModel):
     @property
     def hash(self) -> str:
         """SHA-256 of the canonical JSON: the run's name."""
-        text = json.dumps(
-            {"numbers": NUMBERS_VERSION, **self.canonical()}, sort_keys=True, separators=(",", ":"), allow_nan=False
-        )
-        return hashlib.sha256(text.encode()).hexdigest()
+        return name_of(self.canonical())
 
-    def pinned(self, roots: list[Path]) -> Spec:
-        """The spec with the content of a user's own files in it, so that a changed file is another run."""
-        content = self.data.fingerprint(roots)
-        if content is None:
-            return self
-        return self.model_copy(update={"data": self.data.model_copy(update={"content": content})})
+    @property
+    def training_seed(self) -> int:
+        """What all chance in training is drawn from: a reference federation has its own."""
+        reference = self.evaluation.reference
+        return derive(self.seed, "reference", reference) if reference else self.seed
 
 
 def parse(value: Spec | Mapping[str, Any] | str | Path | None, overrides: Iterable[str] = ()) -> Spec:
@@ -141,7 +175,7 @@ def parse(value: Spec | Mapping[str, Any] | str | Path | None, overrides: Iterab
     else:
         plain = dict(value) if value is not None else {}
     if not isinstance(plain, dict):
-        raise InputError(f"spec: a mapping of keys is wanted, got {type(plain).__name__}")
+        raise InputError(f"spec: a mapping of keys is expected, got {type(plain).__name__}")
     for override in overrides:
         plain = override_key(plain, override)
     try:
@@ -150,101 +184,47 @@ def parse(value: Spec | Mapping[str, Any] | str | Path | None, overrides: Iterab
         raise first_problem(error) from None
 
 
-def _as_json(value: Any, path: str = "") -> Any:
+def _as_json(value: Any, path: str = "", depth: int = 0) -> Any:
     """The value as JSON can write it: numbers are finite, and keys text, to be refused by name if they are unknown."""
+    if depth > MOST_DEPTH:
+        raise OptionError(path[:60], f"is nested too deeply (allowed: {MOST_DEPTH} levels)")
     if isinstance(value, Mapping):
-        return {str(key): _as_json(inner, f"{path}.{key}".lstrip(".")) for key, inner in value.items()}
+        return {str(key): _as_json(inner, f"{path}.{key}".lstrip("."), depth + 1) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_as_json(inner, f"{path}.{place}") for place, inner in enumerate(value)]
+        return [_as_json(inner, f"{path}.{place}", depth + 1) for place, inner in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
-        raise OptionError(path, f"{value} is not allowed: a finite number is wanted")
+        raise OptionError(path, f"{value} is not allowed: a finite number is expected")
+    if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+        raise OptionError(path, f"a number of more than {MOST_DIGITS} digits is not allowed")
     return value
 
 
-def read_yaml(path: Path) -> Any:
-    """The content of a YAML file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: is not text; a YAML spec is wanted") from None
-    try:
-        content = load_yaml(text)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return {} if content is None else content
-
-
-def load_yaml(text: str) -> Any:
-    """The value of a YAML text; an InputError says what is wrong with it, and in which line."""
-    try:
-        # A SafeLoader: it makes plain values only, whatever tags the text has.
-        return yaml.load(text, _Loader)
-    except RecursionError:
-        raise InputError("is nested too deeply") from None
-    except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
-        raise InputError(f"is not YAML ({where}{error.problem})") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"is not YAML ({getattr(error, 'reason', error)})") from None
-
-
-class _Loader(yaml.SafeLoader):
-    """As yaml.safe_load reads, but a key given twice is refused, and a date stays text: no option is one."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"the key {key.value!r} is given twice", problem_mark=key.start_mark
-                    )
-                seen.add((key.tag, key.value))
-        return node
-
-    def construct_date(self, node: yaml.ScalarNode) -> Any:
-        return self.construct_scalar(node)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            # Deep, whatever was asked for: so a list that holds itself is refused.
-            return super().construct_object(node, deep=True)
-        except (ValueError, LookupError):
-            # `0x_` has the looks of a number, `!!bool 2` says that it is a truth value.
-            kind = node.tag.rpartition(":")[2]
-            problem = f"{reprlib.repr(node.value)} cannot be read as {kind}"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from None
-
-
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_date)
-
-
 def override_key(plain: dict[str, Any], override: str) -> dict[str, Any]:
-    """`a.b=c` set in a mapping; the value is read as YAML. Replacing a `name` drops the old component's options."""
-    key, equals, text = override.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
-        raise InputError(f"--set {override!r}: write key=value, such as federation.rounds=100")
-    try:
-        value = load_yaml(text) if text.strip() else ""
-    except InputError as error:
-        raise InputError(f"--set {override!r}: the value {error}") from None
+    """A copy of the mapping with `a.b=c` set in it; the value is read as YAML."""
+    parts, value = read_override(override)
+    return set_key(plain, parts, value, f"--set {shown(override)}")
+
+
+def set_key(plain: Mapping[str, Any], parts: Sequence[str], value: Any, what: str) -> dict[str, Any]:
+    """A copy of nested mappings with one key set. A new `name` drops the options of the component that was there.
+
+    A component that is named but has no options yet becomes a mapping; one that is not named is the spec's default.
+    `what` starts the message where something else than a mapping is in the way.
+    """
     result = dict(plain)
     node = result
     for depth, part in enumerate(parts[:-1]):
-        inner = node.get(part, _DEFAULT_NAMES.get(".".join(parts[: depth + 1])))
+        where = ".".join(parts[: depth + 1])
+        inner = node.get(part, _DEFAULT_NAMES.get(where))
         if isinstance(inner, str):
             inner = {"name": inner}
         if inner is not None and not isinstance(inner, Mapping):
-            raise InputError(f"--set {override!r}: {'.'.join(parts[: depth + 1])} is {inner!r}, which has no keys")
+            raise InputError(f"{what}: {where} is {shown(inner)}, which has no keys")
         node[part] = dict(inner or {})
         node = node[part]
     if parts[-1] == "name" and node.get("name") not in (None, value):
         node.clear()
-    node[parts[-1]] = value
+    node[parts[-1]] = copy.deepcopy(value)
     return result
 
 

@@ -1,7 +1,10 @@
-"""Clients, schedules, the server and the round loop."""
+"""Clients, the attacker's seat, schedules, the server; `simulation` is the round loop.
 
+The loop is not imported here: a live federation stands on the same parts without it.
+"""
+
+from scapegoat.federation.cast import Cast
 from scapegoat.federation.record import RoundRecord
 from scapegoat.federation.setting import FederationSetting
-from scapegoat.federation.simulation import Simulation
 
-__all__ = ["FederationSetting", "RoundRecord", "Simulation"]
+__all__ = ["Cast", "FederationSetting", "RoundRecord"]

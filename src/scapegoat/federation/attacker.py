@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
-from scapegoat.attacks.checked import craft_checked
-from scapegoat.federation.local import Epochs, LocalRule, batch_gradient, draw_batch
-from scapegoat.gradients import GradientOracle, client_gradients
+from scapegoat.crafting.checked import craft_checked
+from scapegoat.federation.local import LocalRule
+from scapegoat.gradients import GradientOracle
 from scapegoat.models import FlatModel
 from scapegoat.randomness import derive, generator
 
@@ -31,26 +32,16 @@ class OwnClients:
     seeds: tuple[int, ...]
 
     def __call__(self) -> Tensor:
-        """Honest updates [m, d], one a client."""
+        """Honest updates [m, d], one per client."""
         out = torch.empty(len(self.seeds), self.model.d)
-        buffers = self.model.buffers()
         for row, seed in enumerate(self.seeds):
-            if isinstance(self.local, Epochs):
-                self.local.train(self.model, self.start, self.mask.x, self.mask.y, self.batch_size, seed, out[row])
-                continue
-            rows = draw_batch(len(self.mask), self.batch_size, seed)
-            x, y = self.mask.x[rows], self.mask.y[rows]
-            if self.model.has_statistics:
-                batch_gradient(self.model, self.start, x, y, self.batch_size, out[row])
-            else:
-                client_gradients(self.model, self.start, x, y, [len(rows)], out[row : row + 1])
-        self.model.set_buffers(buffers)
+            self.local.updates(self.model, [self.start], [self.mask], self.batch_size, [seed], out[row : row + 1])
         return out
 
 
 @dataclass(frozen=True)
 class Attacker:
-    """The malicious clients and whoever controls them."""
+    """The malicious clients and whoever controls them; `memory` is what the attack keeps from round to round."""
 
     attack: Attack
     model: FlatModel
@@ -61,18 +52,18 @@ class Attacker:
     batch_size: int
     seed: int
     trim: int | None
+    memory: dict[str, Tensor] = field(default_factory=dict)
 
-    def craft(self, round_: int, clients: list[int], start: Tensor, benign: Tensor) -> Crafted:
-        """What the attacker's picked clients send, given the benign updates of this round.
+    def craft(self, round_: int, clients: list[int], start: Tensor, benign: Tensor, honest: Sequence[int]) -> Crafted:
+        """What the attacker's picked clients send, given the benign updates of this round and the ids they came from.
 
         Full knowledge shows the attack the benign updates; partial knowledge its own clients' honest ones. The view
         holds nothing that leads to the rule, the splits or the run's seed.
         """
-        purpose = "epochs" if isinstance(self.local, Epochs) else "batch"
-        seeds = tuple(derive(self.seed, purpose, round_, client) for client in clients)
-        own = OwnClients(self.model, start, self.mask, self.local, self.batch_size, seeds)
+        own = self.own(round_, clients, start)
         if round_ < self.attack.start_round:
             return Crafted(own())
+        full, parts = self.attack.knowledge == "full", self.attack.parts()
         view = AttackerView(
             round=round_,
             parameters=start,
@@ -80,11 +71,18 @@ class Attacker:
             targets=self.targets,
             wrong_labels=self.wrong_labels,
             mask=self.mask,
-            peers=benign if self.attack.knowledge == "full" else own(),
+            peers=benign if full else own(),
             honest=own,
             senders=len(clients),
             local=self.local.sends,
             generator=generator(self.seed, "attack", round_),
-            trim=self.trim if self.attack.name == "adaptive" else None,
+            trim=self.trim if any(part.told_trim for part in parts) else None,
+            clients=(*honest, *clients) if full and any(part.told_clients for part in parts) else None,
+            memory=self.memory,
         )
         return craft_checked(self.attack, view)
+
+    def own(self, round_: int, clients: list[int], start: Tensor) -> OwnClients:
+        """What the attacker's clients would honestly send this round."""
+        seeds = tuple(derive(self.seed, self.local.purpose, round_, client) for client in clients)
+        return OwnClients(self.model, start, self.mask, self.local, self.batch_size, seeds)

@@ -19,7 +19,7 @@ class Schedule(Component):
         return 0
 
     def delays(self, seed: int, round_: int, clients: list[int]) -> list[int]:
-        """Rounds of staleness, one a client; never more rounds than there have been."""
+        """Rounds of staleness, one per client; never more rounds than there have been."""
         return [0] * len(clients)
 
     def step_size(self, picked: int) -> int:
@@ -27,7 +27,7 @@ class Schedule(Component):
         return picked
 
 
-registry: Registry[Schedule] = Registry("schedule", "scapegoat.federation")
+registry: Registry[Schedule] = Registry("schedule", Schedule, "scapegoat.federation")
 
 
 @registry.register("sync")
@@ -46,7 +46,9 @@ class Asynchronous(Schedule):
     """
 
     tau_max: Annotated[int, Field(ge=0)] = 5
+    """Rounds that a client's model may be old."""
     buffer: Annotated[int, Field(ge=1)] | None = None
+    """Updates that the server waits for before it steps; none: all of a round."""
 
     @property
     def memory(self) -> int:

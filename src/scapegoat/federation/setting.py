@@ -7,15 +7,19 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
+from scapegoat import protections
 from scapegoat.data.partitions import IID, Partition
 from scapegoat.data.partitions import registry as partitions
-from scapegoat.errors import OptionError
+from scapegoat.errors import InputError, OptionError
 from scapegoat.federation.local import Gradient, LocalRule
 from scapegoat.federation.local import registry as local_rules
 from scapegoat.federation.schedule import Schedule, Synchronous
 from scapegoat.federation.schedule import registry as schedules
 from scapegoat.optimizers import OptimizerOptions
-from scapegoat.registry import Component
+from scapegoat.protecting.listed import written
+from scapegoat.protections import ClientProtection, Protection, ServerProtection
+from scapegoat.randomness import numpy_generator
+from scapegoat.registry import Component, added
 
 _written = PlainSerializer(Component.canonical)
 
@@ -23,25 +27,38 @@ _written = PlainSerializer(Component.canonical)
 class FederationSetting(BaseModel):
     """Who takes part, how often, and how the server steps."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    clients: Annotated[int, Field(ge=1)] = 10
+    clients: Annotated[int, Field(ge=1, le=1_000_000)] = 10
+    """Clients that exist."""
     malicious: Annotated[int, Field(ge=0)] = 1
+    """Hostile ones among them."""
     fraction: Annotated[float, Field(gt=0, le=1)] = 0.8
-    rounds: Annotated[int, Field(ge=1)] = 400
-    batch_size: Annotated[int, Field(ge=1)] = 64
+    """Share of the clients picked per round."""
+    rounds: Annotated[int, Field(ge=1, le=1_000_000)] = 400
+    """Rounds of training."""
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000_000)] = 64
+    """Records per mini-batch."""
     partition: Annotated[Partition, PlainValidator(partitions.parse), _written] = IID()
+    """How records are spread over clients."""
     local: Annotated[LocalRule, PlainValidator(local_rules.parse), _written] = Gradient()
+    """What a client computes and sends."""
     server: OptimizerOptions = OptimizerOptions()
+    """How the server steps."""
     schedule: Annotated[Schedule, PlainValidator(schedules.parse), _written] = Synchronous()
+    """When updates arrive."""
+    protect: Annotated[tuple[Protection, ...], PlainValidator(protections.parse), PlainSerializer(written)] = added(())
+    """What is done in training, on the server and on clients, so that it tells less about records."""
 
     @model_validator(mode="before")
     @classmethod
     def _server_of_local_rule(cls, values: Any) -> Any:
-        # After local epochs the server takes the mean of the clients' models, unless it is told otherwise.
-        if isinstance(values, dict) and "server" not in values and _name(values.get("local")) == "epochs":
-            return {**values, "server": {"optimizer": "sgd", "lr": 1.0}}
-        return values
+        if not isinstance(values, dict) or "server" in values or "local" not in values:
+            return values
+        try:
+            return {**values, "server": local_rules.parse(values["local"]).server}
+        except InputError:
+            return values  # the field's own check says what is wrong with it
 
     @model_validator(mode="after")
     def _someone_honest(self) -> FederationSetting:
@@ -63,6 +80,13 @@ class FederationSetting(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _clients_can_protect(self) -> FederationSetting:
+        if self.client_protections and not self.local.protectable:
+            name = self.client_protections[0].name
+            raise OptionError("protect", f"{name} acts in the steps of clients, which {self.local.name} does not show")
+        return self
+
+    @model_validator(mode="after")
     def _server_steps(self) -> FederationSetting:
         arriving = self.picked * self.rounds
         if self.updates_per_step > arriving:
@@ -74,9 +98,26 @@ class FederationSetting(BaseModel):
         return self
 
     @property
+    def client_protections(self) -> tuple[ClientProtection, ...]:
+        """Those of `protect` that clients apply."""
+        return tuple(p for p in self.protect if isinstance(p, ClientProtection))
+
+    @property
+    def server_protections(self) -> tuple[ServerProtection, ...]:
+        """Those of `protect` that the server applies."""
+        return tuple(p for p in self.protect if isinstance(p, ServerProtection))
+
+    @property
     def picked(self) -> int:
-        """Clients picked a round: ceil(C n)."""
+        """Clients picked per round: ceil(C n)."""
         return min(self.clients, math.ceil(self.fraction * self.clients - 1e-9))
+
+    def pick(self, seed: int, round_: int) -> list[int]:
+        """The clients of a round, in the order of their ids."""
+        if self.picked == self.clients:
+            return list(range(self.clients))
+        chosen = numpy_generator(seed, "pick", round_).choice(self.clients, self.picked, replace=False)
+        return sorted(int(c) for c in chosen)
 
     @property
     def benign(self) -> int:
@@ -87,11 +128,3 @@ class FederationSetting(BaseModel):
     def updates_per_step(self) -> int:
         """Updates that the rule sees at once."""
         return self.schedule.step_size(self.picked)
-
-
-def _name(value: Any) -> str | None:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return value.get("name")
-    return getattr(value, "name", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,15 @@ import torch
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation import Pipeline, Rule, Stack, trim_count
-from scapegoat.aggregation.stack import collect
-from scapegoat.attacks import Attack, Samples
-from scapegoat.attacks.measures import whereabouts_in
-from scapegoat.data import Dataset
-from scapegoat.data.splits import Splits
-from scapegoat.federation.attacker import Attacker
-from scapegoat.federation.clients import BenignClients
+from scapegoat.aggregation import Stack
+from scapegoat.attacks import Samples
+from scapegoat.combining.stack import collect
+from scapegoat.crafting.measures import whereabouts_in
+from scapegoat.federation.cast import Cast
 from scapegoat.federation.record import RoundRecord
-from scapegoat.federation.server import Server
-from scapegoat.federation.setting import FederationSetting
-from scapegoat.membership import inference, metrics
-from scapegoat.models import FlatModel
-from scapegoat.models.seeding import torch_seeded
+from scapegoat.gradients import GradientOracle
+from scapegoat.membership.server_view import ServerView, groups_of, look
+from scapegoat.modelling.seeding import torch_seeded
 from scapegoat.randomness import derive, numpy_generator
 
 TRAIN_ACCURACY_RECORDS = 5000
@@ -33,96 +29,48 @@ TRAIN_ACCURACY_RECORDS = 5000
 class Simulation:
     """A federation under attack. `run_round` does one round; `state` and `restore` carry it over a stop."""
 
-    def __init__(
-        self,
-        *,
-        dataset: Dataset,
-        splits: Splits,
-        model: FlatModel,
-        setting: FederationSetting,
-        attack: Attack,
-        rule: Rule,
-        evaluate_every: int,
-        seed: int,
-    ) -> None:
-        self.setting = setting
-        self.splits = splits
-        self.dataset = dataset
-        self.model = model
-        self.seed = seed
+    def __init__(self, cast: Cast, evaluate_every: int, *, server_view: bool = False) -> None:
+        self.cast = cast
+        self.setting, self.model, self.server, self.seed = cast.setting, cast.model, cast.server, cast.seed
         self.evaluate_every = evaluate_every
         self.round = 0
         self.whole = True  # False inside a round, when the state must not be saved
         self.records: list[RoundRecord] = []
-
-        # The order of the targets tells nothing about membership.
-        order = torch.from_numpy(numpy_generator(seed, "target order").permutation(len(splits.targets)))
-        rows = splits.targets[order]
-        self.target_order = order
-        self.member = (order < len(splits.members)).numpy()
-        self.targets = Samples(dataset.inputs(rows), dataset.y[rows])
-        mask = Samples(dataset.inputs(splits.mask), dataset.y[splits.mask])
-        self.test = Samples(dataset.inputs(splits.test), dataset.y[splits.test])
-        self.margins = np.empty((setting.rounds, len(rows)), dtype=np.float32)
-
-        self.benign = BenignClients(dataset, splits.shards, model, setting.local, setting.batch_size, seed)
-        self.attacker = Attacker(
-            attack=attack,
-            model=model,
-            targets=self.targets,
-            wrong_labels=splits.wrong_labels[order],
-            mask=mask,
-            local=setting.local,
-            batch_size=setting.batch_size,
-            seed=seed,
-            trim=_trim(rule, setting.updates_per_step),
-        )
-        self.server = Server(
-            model=model,
-            rule=rule,
-            optimizer=setting.server,
-            local=setting.local,
-            batch_size=setting.batch_size,
-            validation=(dataset.inputs(splits.validation), dataset.y[splits.validation]),
-            sampling_rate=setting.picked / setting.clients,
-            rounds=setting.rounds,
-            seed=seed,
-            keeps_old=setting.schedule.memory > 0 or setting.malicious > 0,
-        )
-        self._sample_counts = [len(s) for s in splits.shards] + [len(mask)] * setting.malicious
-        self._history: deque[Tensor] = deque([self.server.parameters], maxlen=setting.schedule.memory + 1)
+        self.margins = np.empty((self.setting.rounds, len(cast.targets)), dtype=np.float32)
+        self.server_view = _server_view(cast) if server_view else None
+        self._suspects = groups_of(cast.owners, len(cast.targets)) if server_view else []
+        self._history: deque[Tensor] = deque([self.server.parameters], maxlen=self.setting.schedule.memory + 1)
         self._waiting: list[tuple[int, Tensor]] = []
-        self._updates = torch.empty(setting.picked, model.d)
+        self._sample_counts = cast.sample_counts
+        self._updates = torch.empty(self.setting.picked, self.model.d)
 
     @property
     def done(self) -> bool:
         """All rounds have been run."""
         return self.round >= self.setting.rounds
 
-    def pick(self, round_: int) -> list[int]:
-        """The clients of a round, in the order of their ids."""
-        if self.setting.picked == self.setting.clients:
-            return list(range(self.setting.clients))
-        rng = numpy_generator(self.seed, "pick", round_)
-        chosen = rng.choice(self.setting.clients, self.setting.picked, replace=False)
-        return sorted(int(c) for c in chosen)
-
     def run_round(self) -> RoundRecord:
         """One round: choice, updates, aggregation, server step, scoring of the targets."""
         # Dropout draws from torch's own stream: it starts from the round's seed, so that a resumed run draws alike.
         with torch_seeded(derive(self.seed, "passes", self.round)):
-            return self._run_round()
+            self.whole = False
+            # A server that has stopped asks nobody: its model is scored as it is.
+            record = RoundRecord(round=self.round) if self.server.stopped else self._trained()
+            self._score(record)
+        self.records.append(record)
+        self.round += 1
+        self.whole = True
+        return record
 
-    def _run_round(self) -> RoundRecord:
+    def _trained(self) -> RoundRecord:
         round_ = self.round
-        self.whole = False
-        picked = self.pick(round_)
+        picked = self.setting.pick(self.seed, round_)
         delays = self.setting.schedule.delays(self.seed, round_, picked)
         starts = [self._history[-1 - tau] for tau in delays]
         honest = sum(c < self.setting.benign for c in picked)
         updates = self._updates
         loss, statistics = (
-            self.benign.updates(round_, picked[:honest], starts[:honest], updates[:honest])
+            self.cast.benign.updates(round_, picked[:honest], starts[:honest], updates[:honest])
             if honest
             else (float("nan"), torch.empty(0))
         )
@@ -130,33 +78,37 @@ class Simulation:
         if honest < len(picked):
             # Who controls several clients uses the freshest model that any of them was given.
             start = starts[honest + int(np.argmin(delays[honest:]))]
-            crafted = self.attacker.craft(round_, picked[honest:], start, updates[:honest])
+            crafted = self.cast.attacker.craft(round_, picked[honest:], start, updates[:honest], picked[:honest])
             updates[honest:] = crafted.updates
             record.attack_notes = {k: float(v) for k, v in crafted.notes.items()}
             record.masks = [int(i) for i in crafted.masks]
+        if self.server_view is not None:
+            oracle = GradientOracle(self.model, self._history[-1])
+            targets = self.cast.targets
+            self.server_view.add(picked, look(oracle, targets.x, targets.y, updates, self._suspects))
         # The Gram matrix is computed once: for the record, and for the rules that rank by it.
         stack = collect(updates)
-        if honest < len(picked) and not record.attack_notes and self.attacker.attack.knowledge == "full":
+        if honest < len(picked) and not record.attack_notes and self.cast.attacker.attack.knowledge == "full":
             # Of honest training an attack has nothing to say; the record still shows where it lies.
             record.attack_notes = whereabouts_in(stack.gram().numpy(), honest)
         if len(statistics):
             self.model.set_buffers(statistics)
         self._aggregate(round_, picked, delays, stack, record)
+        record.defense_notes |= self.server.look(round_, loss)
         self._history.append(self.server.parameters)
-        self._score_targets(record)
-        if (round_ + 1) % self.evaluate_every == 0 or round_ + 1 == self.setting.rounds:
-            record.test_accuracy = self.accuracy(self.test)
-        self.records.append(record)
-        self.round += 1
-        self.whole = True
         return record
+
+    @property
+    def picked(self) -> Iterator[list[int]]:
+        """Who was asked in each round so far that asked anybody."""
+        return (self.setting.pick(self.seed, record.round) for record in self.records if record.loss is not None)
 
     def _aggregate(self, round_: int, picked: list[int], delays: list[int], stack: Stack, record: RoundRecord) -> None:
         size = self.setting.updates_per_step
         if size == len(picked) and not self._waiting:
             self._step(round_, picked, stack, record)
             return
-        # The stalest arrive last; the order among equals is drawn anew each round.
+        # The stalest arrive last; the order among equals is drawn again each round.
         ties = numpy_generator(self.seed, "arrival", round_).random(len(picked))
         arrival = sorted(range(len(picked)), key=lambda row: (delays[row], ties[row]))
         self._waiting += [(picked[row], stack.rows[row].clone()) for row in arrival]
@@ -180,29 +132,27 @@ class Simulation:
         record.norm += gram.diagonal().sqrt().tolist()
         record.defense_notes |= {k: float(v) for k, v in aggregate.notes.items()}
 
-    def _score_targets(self, record: RoundRecord) -> None:
-        margin = inference.margins(self.model.logits(self.server.parameters, self.targets.x), self.targets.y)
+    def _score(self, record: RoundRecord) -> None:
+        margin = self.model.task.margins(
+            self.model.logits(self.server.parameters, self.cast.targets.x), self.cast.targets.y
+        )
         scores = margin.numpy()
         self.margins[record.round] = scores
-        called = scores > 0
-        true_positives = int((called & self.member).sum())
-        record.attack_accuracy = float((called == self.member).mean())
-        record.attack_precision = true_positives / max(int(called.sum()), 1)
-        record.attack_recall = true_positives / max(int(self.member.sum()), 1)
-        record.attack_auc = metrics.auc_value(scores, self.member)
+        record.score(scores, self.cast.member)
+        if (record.round + 1) % self.evaluate_every == 0 or record.round + 1 == self.setting.rounds:
+            record.test_accuracy = self.accuracy(self.cast.test)
 
     def accuracy(self, samples: Samples) -> float:
-        """Share of samples whose label the global model predicts."""
-        logits = self.model.logits(self.server.parameters, samples.x)
-        return float((logits.argmax(1) == samples.y).float().mean())
+        """How good the global model is on samples: the share of classes that it predicts, or the task's metric."""
+        return self.model.task.score(self.model.logits(self.server.parameters, samples.x), samples.y)
 
     def train_accuracy(self) -> float:
         """Accuracy on the benign training records (a fixed draw of them where there are very many)."""
-        rows = torch.cat(self.splits.shards)
+        rows = torch.cat(self.cast.splits.shards)
         if len(rows) > TRAIN_ACCURACY_RECORDS:
             keep = numpy_generator(self.seed, "train accuracy").permutation(len(rows))[:TRAIN_ACCURACY_RECORDS]
             rows = rows[torch.from_numpy(keep)]
-        return self.accuracy(Samples(self.dataset.inputs(rows), self.dataset.y[rows]))
+        return self.accuracy(Samples(self.cast.dataset.inputs(rows), self.cast.dataset.y[rows]))
 
     def state(self) -> dict[str, Tensor]:
         """All that the next round depends on, and all that was recorded, as tensors."""
@@ -210,21 +160,29 @@ class Simulation:
         state = {"parameters": server.parameters, "buffers": self.model.buffers()}
         state |= {f"optimizer/{k}": v for k, v in server.optimizer_state.items()}
         state |= {f"rule/{k}": v for k, v in server.rule_state.items()}
+        state |= {f"protection/{k}": v for k, v in server.protection_state.items()}
+        state |= {f"attacker/{k}": v for k, v in self.cast.attacker.memory.items()}
         state |= {f"history/{i:05d}": v for i, v in enumerate(self._history)}
         state |= {f"waiting/{i:05d}": v for i, (_, v) in enumerate(self._waiting)}
         state["margins"] = torch.from_numpy(self.margins[: self.round])
+        if self.server_view is not None:
+            state |= {f"server view/{k}": v for k, v in self.server_view.state().items()}
         plain: dict[str, Any] = {
             "round": self.round,
             "steps": server.steps,
+            "stopped": server.stopped,
             "waiting": [c for c, _ in self._waiting],
             "records": [r.as_dict() for r in self.records],
+            "tensors": sorted(state),
         }
         state["plain"] = torch.frombuffer(bytearray(json.dumps(plain).encode()), dtype=torch.uint8)
         return state
 
     def restore(self, state: dict[str, Tensor]) -> None:
-        """Go on from what `state` gave."""
+        """Go on from what `state` gave, all of it: an optimizer without its moments would start them at zero."""
         plain = json.loads(bytes(state["plain"].numpy()))
+        if sorted(state) != sorted([*plain["tensors"], "plain"]):
+            raise ValueError(f"{', '.join(sorted({*plain['tensors']} ^ ({*state} - {'plain'})))} missing or unknown")
         server = self.server
         self.round, server.steps = plain["round"], plain["steps"]
         self.records = [RoundRecord(**r) for r in plain["records"]]
@@ -232,6 +190,11 @@ class Simulation:
         self.model.set_buffers(state["buffers"])
         server.optimizer_state.update(_below(state, "optimizer/"))
         server.rule_state.update(_below(state, "rule/"))
+        if self.server_view is not None:
+            self.server_view.restore(_below(state, "server view/"))
+        server.protection_state.update(_below(state, "protection/"))
+        self.cast.attacker.memory.update(_below(state, "attacker/"))
+        server.stopped = plain.get("stopped", False)
         self._history.clear()
         self._history.extend(_below(state, "history/").values())
         # The newest entry of the history is the present model: stale clients share its identity.
@@ -239,17 +202,15 @@ class Simulation:
         self._waiting = list(zip(plain["waiting"], _below(state, "waiting/").values(), strict=True))
 
 
+def _server_view(cast: Cast) -> ServerView:
+    """A server that knows what the protocol tells it: how many records each client has, and how it trains on them."""
+    setting = cast.setting
+    shares = [setting.local.share(count, setting.batch_size) for count in cast.sample_counts]
+    known = np.array([share for share in shares if share is not None])
+    if len(known) < len(shares):
+        return ServerView(setting.clients, len(cast.targets))
+    return ServerView(setting.clients, len(cast.targets), chance=known[:, 0], weight=known[:, 1])
+
+
 def _below(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {key[len(prefix) :]: state[key].clone() for key in sorted(state) if key.startswith(prefix)}
-
-
-def _trim(rule: Rule, updates: int) -> int | None:
-    """What the adaptive attack is told: how many updates the rule trims at each end, if it trims."""
-    deciding = rule.stages[-1] if isinstance(rule, Pipeline) else rule
-    trim = getattr(deciding, "trim", None)
-    return None if trim is None else trim_count(trim, updates)
-
-
-def model_seed(seed: int) -> int:
-    """The seed of the initial parameters."""
-    return derive(seed, "model")

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from scapegoat.gradients.perceptron import Perceptron
 from scapegoat.gradients.plan import plan_for
-from scapegoat.models.base import IMAGES_AT_ONCE, FlatModel
+from scapegoat.modelling.flat_model import IMAGES_AT_ONCE, FlatModel
 
 
 def client_gradients(
     model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor
 ) -> list[float]:
-    """Write each client's gradient of its mean cross-entropy, in training mode, into its row of `out` [clients, d].
+    """Write each client's gradient of its mean loss, in training mode, into its row of `out` [clients, d].
 
     `x` and `y` are the clients' batches one after the other, `sizes` their lengths. Returns each client's loss. Linear
     layers with ReLU are differentiated by hand. Other clients share a forward and backward pass where no layer mixes

@@ -6,14 +6,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from scapegoat.gradients.pieces import BLOCK_FLOATS, Piece, Rows, Slot
-from scapegoat.models.base import FlatModel
-from scapegoat.models.products import self_products
+from scapegoat.gradients.layer_gradients import BLOCK_FLOATS, Piece, Rows, Slot
+from scapegoat.kernels.sparse_products import self_products
+from scapegoat.modelling.flat_model import FlatModel
 
 KEPT_FLOATS = 100_000_000
 """Written-out gradients that are kept (400 MB); of more, some parameters at a time are computed when they are asked."""
@@ -30,47 +29,60 @@ def direct_piece(
 
 def sample_rows(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], slots: Sequence[Slot]) -> Rows:
     """The gradients of the parameters with these indices, written out: `vmap(grad)` in chunks, else one by one."""
+    return rows_and_losses(model, x, y, indices, slots)[0]
+
+
+def rows_and_losses(
+    model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], slots: Sequence[Slot]
+) -> tuple[Rows, Tensor]:
+    """The same, and each sample's loss."""
     sizes = [slots[i].size for i in indices]
     parts = [torch.empty(len(x), size) for size in sizes]
     # torch batches a recurrent layer by a loop of its own that is ten times slower than ours.
     if any(isinstance(module, nn.RNNBase) for module in model.module.modules()):
-        _one_by_one(model, x, y, indices, parts)
+        losses = _one_by_one(model, x, y, indices, parts)
     else:
         try:
-            _batched(model, x, y, indices, parts)
+            losses = _batched(model, x, y, indices, parts)
         except (RuntimeError, NotImplementedError, ValueError):
             # Not every operator has a batching rule, and Python that looks at values cannot be batched.
-            _one_by_one(model, x, y, indices, parts)
-    return Rows(list(zip([slots[i] for i in indices], parts, strict=True)))
+            losses = _one_by_one(model, x, y, indices, parts)
+    return Rows(list(zip([slots[i] for i in indices], parts, strict=True))), losses
 
 
-def _batched(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> None:
+def _batched(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> Tensor:
     names = [model.layout[i][0] for i in indices]
     values = {name: model.parameters[i].detach() for name, i in zip(names, indices, strict=True)}
 
     def loss(parameters: dict[str, Tensor], sample: Tensor, label: Tensor) -> Tensor:
-        return F.cross_entropy(functional_call(model.module, parameters, (sample.unsqueeze(0),)), label.unsqueeze(0))
+        outputs = functional_call(model.module, parameters, (sample.unsqueeze(0),))
+        return model.task.losses(outputs, label.unsqueeze(0), "mean")
 
-    per_sample = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+    per_sample = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
     chunk = max(1, min(32, BLOCK_FLOATS // max(1, sum(part.shape[1] for part in parts))))
+    losses = torch.empty(len(x))
     # Fused attention cannot be batched, the plain one can; other operators may be slow, which helps nobody to know.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop")
         for start in range(0, len(x), chunk):
             here = slice(start, start + chunk)
-            found = per_sample(values, x[here], y[here])
+            found, losses[here] = per_sample(values, x[here], y[here])
             for name, part in zip(names, parts, strict=True):
                 part[here] = found[name].reshape(-1, part.shape[1])
+    return losses
 
 
-def _one_by_one(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> None:
+def _one_by_one(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> Tensor:
+    losses = torch.empty(len(x))
     wanted = [model.parameters[i] for i in indices]
     for s in range(len(x)):
         with torch.enable_grad():
-            loss = F.cross_entropy(model.module(x[s : s + 1]), y[s : s + 1])
+            loss = model.task.losses(model.module(x[s : s + 1]), y[s : s + 1], "mean")
         grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, wanted, allow_unused=True)
         for part, found in zip(parts, grads, strict=True):
             part[s] = 0.0 if found is None else found.detach().reshape(-1)
+        losses[s] = loss.detach()
+    return losses
 
 
 def _groups(indices: Sequence[int], slots: Sequence[Slot], samples: int) -> list[list[int]]:
@@ -88,7 +100,7 @@ def _groups(indices: Sequence[int], slots: Sequence[Slot], samples: int) -> list
 
 
 class Recomputed:
-    """Gradients too large to keep: computed anew, a group of parameters at a time, for every question."""
+    """Gradients too large to keep: computed again, a group of parameters at a time, for every question."""
 
     def __init__(
         self,
@@ -98,8 +110,10 @@ class Recomputed:
         groups: list[list[int]],
         slots: Sequence[Slot],
         ready: Callable[[], None],
+        weights: Tensor | None = None,
     ) -> None:
         self._model, self._x, self._y, self._groups, self._slots, self._ready = model, x, y, groups, slots, ready
+        self._weights = weights
 
     @staticmethod
     def joined(pieces: list[Recomputed]) -> Recomputed:
@@ -110,7 +124,8 @@ class Recomputed:
     def _rows(self) -> Iterator[Rows]:
         for group in self._groups:
             self._ready()
-            yield sample_rows(self._model, self._x, self._y, group, self._slots)
+            rows = sample_rows(self._model, self._x, self._y, group, self._slots)
+            yield rows if self._weights is None else rows.weighted(self._weights)
 
     def gram(self) -> Tensor:
         """G G^T."""
@@ -136,3 +151,12 @@ class Recomputed:
         """Sum of the rows."""
         for part in self._rows():
             part.total(rows, out)
+
+    def squares(self) -> Tensor:
+        """|G|^2."""
+        return torch.stack([rows.squares() for rows in self._rows()]).sum(0)
+
+    def weighted(self, weights: Tensor) -> Recomputed:
+        """Weighted whenever they are computed."""
+        both = weights if self._weights is None else weights * self._weights
+        return Recomputed(self._model, self._x, self._y, self._groups, self._slots, self._ready, both)

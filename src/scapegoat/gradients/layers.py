@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scapegoat.gradients.pieces import Ghost, Lookup, Piece, Positions, Rows, Slot
+from scapegoat.gradients.layer_gradients import LinearGradients, Lookup, Piece, Positions, Rows, Slot
 from scapegoat.gradients.recording import Call
 
 Slots = Mapping[str, Slot]
@@ -49,10 +49,10 @@ def _rows(slots: Slots, **gradients: Tensor) -> Rows:
 
 @_layer(nn.Linear)
 def linear(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
-    """Ghost products; several calls or positions of one sample are summed."""
+    """LinearGradients products; several calls or positions of one sample are summed."""
     if len(calls) == 1 and calls[0].inputs.dim() == 2:
         call = calls[0]
-        return Ghost(call.inputs, call.grads, slots.get("weight"), slots.get("bias"), call.facts)
+        return LinearGradients(call.inputs, call.grads, slots.get("weight"), slots.get("bias"), call.facts)
     samples = len(calls[0].inputs)
     a = torch.cat([call.inputs.reshape(samples, -1, call.inputs.shape[-1]) for call in calls], 1)
     delta = torch.cat([call.grads.reshape(samples, -1, call.grads.shape[-1]) for call in calls], 1)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from scapegoat.gradients.direct import direct_piece
-from scapegoat.gradients.pieces import Piece, Slot
+from scapegoat.gradients.layer_gradients import Piece, Slot
 from scapegoat.gradients.plan import RowStore, plan_for
-from scapegoat.models.base import FlatModel
+from scapegoat.modelling.flat_model import FlatModel
 
 
 class SampleGradients:
@@ -56,7 +55,7 @@ class SampleGradients:
 
 
 class GradientOracle:
-    """Gradients of the cross-entropy at fixed parameters, in evaluation mode (BatchNorm: the running statistics)."""
+    """Gradients of the task's loss at fixed parameters, in evaluation mode (BatchNorm: the running statistics)."""
 
     def __init__(self, model: FlatModel, vector: Tensor) -> None:
         self.model = model
@@ -67,7 +66,7 @@ class GradientOracle:
         self.model.module.eval()
 
     def mean(self, x: Tensor, y: Tensor) -> Tensor:
-        """Gradient [d] of the mean cross-entropy."""
+        """Gradient [d] of the mean loss."""
         self._ready()
         plan = plan_for(self.model, x, y)
         if plan.complete and not plan.convolves:
@@ -80,7 +79,7 @@ class GradientOracle:
         parts = torch.split(out, self.model.sizes)
         for part_x, part_y in zip(torch.split(x, plan.chunk), torch.split(y, plan.chunk), strict=True):
             with torch.enable_grad():
-                loss = F.cross_entropy(self.model.module(part_x), part_y, reduction="sum") / len(x)
+                loss = self.model.task.losses(self.model.module(part_x), part_y, "sum") / len(x)
             grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, self.model.parameters, allow_unused=True)
             for part, grad in zip(parts, grads, strict=True):
                 if grad is not None:
@@ -88,7 +87,7 @@ class GradientOracle:
         return out
 
     def per_sample(self, x: Tensor, y: Tensor) -> SampleGradients:
-        """The gradients of every sample's own cross-entropy."""
+        """The gradients of every sample's own loss."""
         self._ready()
         plan = plan_for(self.model, x, y)
         store = plan.store if plan.store.free() else RowStore()

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scapegoat.gradients.pieces import Slot
-from scapegoat.models.base import FlatModel
-from scapegoat.models.products import SparseRows, facts
+from scapegoat.gradients.layer_gradients import Slot
+from scapegoat.kernels.sparse_products import SparseRows, facts
+from scapegoat.modelling.flat_model import FlatModel
+from scapegoat.tasks import TaskSpec
 
 LITTLE = 100_000
 """Floats that activations may take whatever the size of the model (0.4 MB)."""
@@ -34,12 +34,13 @@ class Perceptron:
 
     layers: tuple[_Layer, ...]
     d: int
+    task: TaskSpec
 
     @classmethod
     def of(cls, model: FlatModel, x: Tensor, y: Tensor) -> Perceptron | None:
         """The model as a perceptron, or None if it is anything else or these records are not what it takes."""
         flattens, linear = _layers(model.module)
-        if not linear or x.dtype != torch.float32 or y.dtype != torch.int64:
+        if not linear or x.dtype != torch.float32 or not model.task.hard(y):
             return None
         if (x.dim() != 2 and not flattens) or x.flatten(1).shape[1] != linear[0].in_features:
             return None
@@ -54,10 +55,10 @@ class Perceptron:
             bias = None if layer.bias is None else Slot(start, tuple(layer.bias.shape))
             start += 0 if bias is None else bias.size
             layers.append(_Layer(weight, bias))
-        return cls(tuple(layers), model.d)
+        return cls(tuple(layers), model.d, model.task)
 
     def gradients(self, vector: Tensor, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor) -> list[float]:
-        """Write each client's gradient of its mean cross-entropy into its row of `out`; returns each client's loss."""
+        """Write each client's gradient of its mean loss into its row of `out`; returns each client's loss."""
         x = x.flatten(1)
         sparse = facts(x).sparse
         starts = [0, *itertools.accumulate(sizes)]
@@ -113,9 +114,7 @@ class Perceptron:
             inputs.append(output.relu_() if layer is not self.layers[-1] else output)
         ranges = list(itertools.pairwise((0, *ends)))
         logits = inputs.pop()
-        losses = F.cross_entropy(logits, y, reduction="none")
-        delta = torch.softmax(logits, 1)
-        delta[torch.arange(len(y)), y] -= 1
+        losses, delta = self.task.at_outputs(logits, y)
         for start, end in ranges:
             delta[start:end] /= end - start
         spare = memory.take(len(x), max((a.shape[1] for a in inputs[1:]), default=0)).view(-1)

@@ -1,4 +1,4 @@
-"""Which layers' calls tell the per-sample gradients of which parameters: found out once a model, layer by layer."""
+"""Which layers' calls tell the per-sample gradients of which parameters: found out once per model, layer by layer."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scapegoat.gradients.layer_gradients import LinearGradients, Piece, Rows, Slot
 from scapegoat.gradients.layers import maker
-from scapegoat.gradients.pieces import Ghost, Piece, Rows, Slot
 from scapegoat.gradients.recording import Recording, record
-from scapegoat.models.base import FlatModel
+from scapegoat.modelling.flat_model import FlatModel
 
 ACTIVATION_FLOATS = 40_000_000
 """Inputs and output gradients that a pass may keep (160 MB); more samples are passed in chunks. 50 for ResNet-20."""
@@ -79,7 +78,7 @@ class Reading:
         for slot in self.idle:
             slot.columns(out).zero_()
         for piece in self.pieces:
-            if isinstance(piece, Ghost):
+            if isinstance(piece, LinearGradients):
                 piece.totals(ends, out)
                 continue
             for row, (start, end) in zip(out, itertools.pairwise((0, *ends)), strict=True):
@@ -145,7 +144,7 @@ class Plan:
 
 
 def understood(model: FlatModel, recording: Recording, module: nn.Module, names: dict[str, int], samples: int) -> bool:
-    """Whether the calls of this layer are the whole story of its parameters, one row a sample."""
+    """Whether the calls of this layer are the whole story of its parameters, one row per sample."""
     calls = recording.calls.get(module, [])
     return all(call.inputs.shape[:1] == call.grads.shape[:1] == (samples,) for call in calls) and all(
         recording.uses.get(id(model.parameters[i]), 0) == len(calls) for i in names.values()
@@ -211,5 +210,5 @@ def _differing(slots: tuple[Slot, ...], among: set[int], grads: tuple[Tensor | N
 
 def _one_sample(model: FlatModel, x: Tensor, y: Tensor) -> tuple[Tensor | None, ...]:
     with torch.enable_grad():
-        loss = F.cross_entropy(model.module(x), y)
+        loss = model.task.losses(model.module(x), y, "mean")
     return torch.autograd.grad(loss, model.parameters, allow_unused=True)

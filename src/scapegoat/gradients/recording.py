@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
-from scapegoat.models.base import FlatModel
-from scapegoat.models.products import InputFacts, facts, linear, replaced
+from scapegoat.kernels.sparse_products import InputFacts, facts, linear, replaced
+from scapegoat.modelling.flat_model import FlatModel
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class _Watch:
 def record(
     model: FlatModel, x: Tensor, y: Tensor, layers: Iterable[nn.Module], weights: Tensor | None = None
 ) -> Recording:
-    """Run the module, in the mode it is in, and backward from the sum of the cross-entropies, times `weights` [s]."""
+    """Run the module, in the mode it is in, and backward from the sum of the losses, times `weights` [s]."""
     watch = _Watch()
     with ExitStack() as stack, torch.enable_grad():
         for layer in layers:
@@ -88,7 +87,7 @@ def record(
             stack.callback(handle.remove)
             if isinstance(layer, nn.Linear):
                 stack.enter_context(replaced(layer, watch.forward_of(layer)))
-        losses = F.cross_entropy(model.module(x), y, reduction="none")
+        losses = model.task.losses(model.module(x), y)
         total = losses.sum() if weights is None else losses @ weights
     uses = parameter_uses(total)
     for parameter, count in watch.stood_in.items():

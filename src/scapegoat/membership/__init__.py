@@ -1,6 +1,5 @@
-"""Targets, inference rules, and metrics with confidence intervals."""
+"""Targets, scores, and metrics with confidence intervals."""
 
-from scapegoat.membership.inference import called, margins
 from scapegoat.membership.metrics import Calls, Estimate, auc, auc_value, calls, rate, tpr_at_fpr
 
-__all__ = ["Calls", "Estimate", "auc", "auc_value", "called", "calls", "margins", "rate", "tpr_at_fpr"]
+__all__ = ["Calls", "Estimate", "auc", "auc_value", "calls", "rate", "tpr_at_fpr"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,24 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its 95% confidence interval."""
+    """A figure and its confidence interval, of 95% unless a function says otherwise.
+
+    Where no interval is known it is the whole line: then nothing is claimed of the figure, above or below anything.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def bounded(self) -> bool:
+        """Whether an interval is known."""
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def drawn(self) -> tuple[float, float]:
+        """The ends of what is drawn of it: the interval, or the figure alone."""
+        return (self.low, self.high) if self.bounded else (self.value, self.value)
 
     @property
     def ci(self) -> list[float]:
@@ -25,11 +39,11 @@ class Estimate:
         return [self.low, self.high]
 
 
-def rate(hits: int, trials: int) -> Estimate:
+def rate(hits: int, trials: int, level: float = LEVEL) -> Estimate:
     """A rate with its exact (Clopper-Pearson) interval. Without a trial nothing is known: 0 in [0, 1]."""
     if trials == 0:
         return Estimate(0.0, 0.0, 1.0)
-    tail = (1 - LEVEL) / 2
+    tail = (1 - level) / 2
     low = 0.0 if hits == 0 else float(special.betaincinv(hits, trials - hits + 1, tail))
     high = 1.0 if hits == trials else float(special.betaincinv(hits + 1, trials - hits, 1 - tail))
     return Estimate(hits / trials, low, high)

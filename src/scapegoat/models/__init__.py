@@ -1,7 +1,7 @@
 """Models: `mlp`, `resnet20`, and any `package.module:factory`."""
 
-from scapegoat.models.base import FlatModel, ModelSpec, build, get, register, registry
-from scapegoat.models.given import given
-from scapegoat.models.task import Task
+from scapegoat.modelling.flat_model import FlatModel, ModelSpec, build, get, register, registry
+from scapegoat.modelling.task import Task
+from scapegoat.models.in_memory import given
 
 __all__ = ["FlatModel", "ModelSpec", "Task", "build", "get", "given", "register", "registry"]

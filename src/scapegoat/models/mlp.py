@@ -8,7 +8,7 @@ import math
 from pydantic import Field, PositiveInt
 from torch import nn
 
-from scapegoat.models.base import ModelSpec, register
+from scapegoat.modelling.flat_model import ModelSpec, register
 
 
 @register("mlp")
@@ -16,6 +16,7 @@ class MLP(ModelSpec):
     """Linear layers with ReLU between them; inputs are flattened."""
 
     hidden: tuple[PositiveInt, ...] = Field(default=(512, 128))
+    """Units per hidden layer."""
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """The module for one input shape and number of classes."""

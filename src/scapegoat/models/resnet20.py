@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scapegoat.errors import InputError
-from scapegoat.models.base import ModelSpec, register
+from scapegoat.modelling.flat_model import ModelSpec, register
 
 
 def _norm(kind: str, channels: int) -> nn.Module:
@@ -61,6 +61,7 @@ class ResNet20(ModelSpec):
     """
 
     norm: Literal["group", "batch"] = "group"
+    """Normalisation: over groups of channels, or over the batch."""
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """The module for 1- or 3-channel images of at least 16 pixels."""

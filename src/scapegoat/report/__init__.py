@@ -8,12 +8,12 @@ The pure function `verdict` has the name of its module, which it hides here; `sc
 model.
 """
 
+from scapegoat.membership.metrics import Estimate
 from scapegoat.report.collect import build
 from scapegoat.report.figures import write_figures
 from scapegoat.report.html import to_html, to_iframe, write_html
 from scapegoat.report.model import (
     Cell,
-    Estimate,
     Line,
     Matrix,
     Page,
@@ -25,6 +25,8 @@ from scapegoat.report.model import (
     Study,
     Verdict,
 )
+from scapegoat.report.plain import run_rows, verdict_values
+from scapegoat.report.risk import risk_values
 from scapegoat.report.tables import to_csv, to_latex, to_markdown
 from scapegoat.report.verdict import verdict
 
@@ -42,12 +44,15 @@ __all__ = [
     "Study",
     "Verdict",
     "build",
+    "risk_values",
+    "run_rows",
     "to_csv",
     "to_html",
     "to_iframe",
     "to_latex",
     "to_markdown",
     "verdict",
+    "verdict_values",
     "write_figures",
     "write_html",
 ]

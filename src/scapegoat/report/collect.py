@@ -6,15 +6,21 @@ import json
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from scapegoat.report.detail import detail
+from scapegoat.report.evidence import pool
+from scapegoat.report.facts import by_strongest_score
+from scapegoat.report.groups import groups_of
 from scapegoat.report.measures import ATTACK_ORDER, DEFENSE_ORDER
 from scapegoat.report.model import Cell, Matrix, Page, RunDetail, Section, Study
+from scapegoat.report.remarks import remarks
 from scapegoat.report.runs import Run, read
-from scapegoat.report.verdict import decide, name_of, ordered, pool
+from scapegoat.report.told import Told, majority
+from scapegoat.report.verdict import decide, name_of, ordered
 
 # Options of the attack that every attack shares and that change what is measured, not how it is attacked.
 SHARED_OPTIONS = ("targets", "mask")
@@ -97,21 +103,32 @@ def _study(
         ),
         None,
     )
-    finished = [run for cell in cells.values() for run in cell.runs if run.measures]
     federation = runs[0].spec.get("federation") or {}
+    finished = [run for cell in cells.values() for run in cell.runs if run.measures]
+
+    def targets_of(key: tuple[str, str]) -> list[Told]:
+        return [run.told for run in cells[key].runs if run.told is not None] if key in cells else []
+
+    verdict = decide(
+        {
+            key: {run.seed: by_strongest_score(run.measures, run.facts) for run in cell.runs if run.measures}
+            for key, cell in cells.items()
+        },
+        attacks=attacks,
+        defenses=defenses if finished else [],
+        baseline=baseline,
+        told={key: {run.seed: run.facts for run in cell.runs if run.measures} for key, cell in cells.items()},
+        groups=lambda key, score: groups_of(targets_of(key), score),
+        majority=majority(targets_of(baseline)) if baseline is not None else None,
+        clients=federation.get("clients"),
+        malicious=federation.get("malicious"),
+        targets=min((run.targets for run in finished if run.targets), default=0),
+    )
     return Study(
         title=_what_differs(settings, all_settings),
         settings=settings,
         matrix=Matrix(tuple(attacks), tuple(defenses), cells, baseline),
-        verdict=decide(
-            {key: {run.seed: run.measures for run in cell.runs if run.measures} for key, cell in cells.items()},
-            attacks=attacks,
-            defenses=defenses if finished else [],
-            baseline=baseline,
-            clients=federation.get("clients"),
-            malicious=federation.get("malicious"),
-            targets=min((run.targets for run in finished if run.targets), default=0),
-        ),
+        verdict=replace(verdict, caveats=(*verdict.caveats, *remarks([run.summary for run in runs]))),
         rounds=federation.get("rounds") or runs[0].summary.get("rounds"),
         clients=federation.get("clients"),
         malicious=federation.get("malicious"),
@@ -194,8 +211,17 @@ def _what_differs(settings: Mapping[str, str], everyone: Sequence[Mapping[str, s
 
 
 def _title(settings: Iterable[Mapping[str, str]]) -> str:
-    names = list(dict.fromkeys(s["data.name"] for s in settings if "data.name" in s))
+    names = list(dict.fromkeys(_data_name(s) for s in settings if "data.name" in s))
     return f"Membership leakage on {', '.join(names)}" if 0 < len(names) <= 3 else "Membership leakage"
+
+
+def _data_name(settings: Mapping[str, str]) -> str:
+    """Data as a title calls it: a file by its name, arrays that were handed over as what they are."""
+    kind, _, path = settings["data.name"].partition(":")
+    if kind == "given":
+        return "data of your own"
+    path = path or settings.get("data.path", "")
+    return Path(path).stem or kind if path else kind
 
 
 def _versions(runs: Iterable[Run]) -> dict[str, str]:

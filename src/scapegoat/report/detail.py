@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from scapegoat.report.facts import facts
 from scapegoat.report.measures import from_summary
 from scapegoat.report.model import (
     ClientExposure,
@@ -22,8 +23,11 @@ from scapegoat.report.model import (
     RunDetail,
 )
 from scapegoat.report.runs import Run
+from scapegoat.report.told import told
 
 EXPOSED = 20
+# What reading and drawing a table raises that holds something else than we write.
+_DAMAGE = (OSError, LookupError, ValueError, TypeError, AttributeError, ArithmeticError, MemoryError)
 ROC_POINTS = 600
 
 
@@ -39,7 +43,7 @@ def detail(run: Run, tables: bool = True) -> RunDetail:
         for part in (_of_rounds, _of_targets):
             try:
                 parts.update(part(run))
-            except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
+            except (*_DAMAGE, pa.ArrowException) as error:
                 first = (str(error).splitlines() or [""])[0]
                 problem = problem or f"details damaged: {first or type(error).__name__}"
     return RunDetail(
@@ -49,6 +53,7 @@ def detail(run: Run, tables: bool = True) -> RunDetail:
         best_round=membership.get("best_round"),
         seconds=run.summary.get("seconds"),
         measures=from_summary(run.summary),
+        facts=facts(run.summary, run.spec),
         targets=int(membership.get("targets") or 0),
         members=int(membership.get("members") or 0),
         aggregation=_numbers(run.summary.get("aggregation") or {}),
@@ -62,8 +67,8 @@ def _of_rounds(run: Run) -> dict[str, Any]:
     if table is None:
         return {}
     # Of a strategy that does not say whom it kept there is nothing to show.
-    told = (run.summary.get("aggregation") or {}).get("malicious_kept_rate", 0.0) is not None
-    rows = rows_of(table) if told and "clients" in table.column_names else None
+    disclosed = (run.summary.get("aggregation") or {}).get("malicious_kept_rate", 0.0) is not None
+    rows = rows_of(table) if disclosed and "clients" in table.column_names else None
     return {"curves": curves_of(table), "rows": rows, "fates": fates_of(rows) if rows is not None else ()}
 
 
@@ -76,6 +81,7 @@ def _of_targets(run: Run) -> dict[str, Any]:
         "roc": roc_of(_floats(table, "score_final"), member),
         "exposed": exposed_of(table, member),
         "exposure": exposure_of(table, member),
+        "told": told(table),
     }
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist, mean, stdev
 
-from scapegoat.report.model import Estimate
+from scapegoat.membership.metrics import Estimate
 
 LEVEL = 0.95
 
@@ -29,8 +29,8 @@ def over_seeds(estimates: Sequence[Estimate], low: float = 0.0, high: float = 1.
     half = _student(count - 1) * stdev(e.value for e in estimates) / math.sqrt(count)
     below = above = half
     if all(e.bounded for e in estimates):
-        below = max(half, mean(e.value - (e.low or 0.0) for e in estimates) / math.sqrt(count))
-        above = max(half, mean((e.high or 0.0) - e.value for e in estimates) / math.sqrt(count))
+        below = max(half, mean(e.value - e.low for e in estimates) / math.sqrt(count))
+        above = max(half, mean(e.high - e.value for e in estimates) / math.sqrt(count))
     # A mean of values beyond the usual range (a negative advantage) must stay within its own interval.
     return Estimate(centre, min(max(centre - below, low), centre), max(min(centre + above, high), centre))
 
@@ -42,7 +42,7 @@ def difference(one: Estimate, other: Estimate) -> Estimate:
     wide side.
     """
     value = one.value - other.value
-    if one.low is None or one.high is None or other.low is None or other.high is None:
+    if not (one.bounded and other.bounded):
         return Estimate(value)
     below = math.hypot(one.value - one.low, other.high - other.value)
     above = math.hypot(one.high - one.value, other.value - other.low)
@@ -58,7 +58,7 @@ def paired(pairs: Sequence[tuple[Estimate, Estimate]], comparisons: int = 1) -> 
 
 def stretched(estimate: Estimate, comparisons: int) -> Estimate:
     """The interval widened so that `comparisons` of its kind hold together (Bonferroni, on the normal scale)."""
-    if estimate.low is None or estimate.high is None or comparisons <= 1:
+    if not estimate.bounded or comparisons <= 1:
         return estimate
     ratio = NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / comparisons) / NormalDist().inv_cdf((1 + LEVEL) / 2)
     below, above = estimate.value - estimate.low, estimate.high - estimate.value

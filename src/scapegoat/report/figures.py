@@ -103,7 +103,7 @@ def matrix_figure(study: Study, measure: Measure) -> Figure:
 
 
 def cell_figure(cell: Cell, runs: Sequence[RunDetail]) -> Figure:
-    """Curves by round and the ROC on log axes, a thin line a seed."""
+    """Curves by round and the ROC on log axes, a thin line per seed."""
     figure = _new(6.6, 2.4, columns=2)
     left, right = figure.axes
     for index, run in enumerate(runs):
@@ -139,8 +139,8 @@ def paper_figure(found: PaperFigure) -> Figure:
         for line in panel.lines:
             k = labels.index(line.label) % len(COLOURS)
             there = [(x, e) for x, e in zip(line.x, line.y, strict=True) if e is not None]
-            below = [e.value - (e.value if e.low is None else e.low) for _, e in there]
-            above = [(e.value if e.high is None else e.high) - e.value for _, e in there]
+            below = [e.value - e.drawn[0] for _, e in there]
+            above = [e.drawn[1] - e.value for _, e in there]
             axes.errorbar(
                 [x for x, _ in there],
                 [e.value for _, e in there],

@@ -13,13 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from scapegoat.files import write_text
-from scapegoat.report import limits, views
+from scapegoat.report import limits, risk_view, views
 from scapegoat.report.measures import LEAKAGE, interval, number, written
 from scapegoat.report.model import Page
 from scapegoat.report.payload import BUDGET, to_json
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("chart.js", "panels.js", "rounds.js", "paper.js", "page.js")
+_STYLES = ("report.css", "detail.css", "plan.css", "risk.css")
+_SCRIPTS = ("chart.js", "panels.js", "rounds.js", "paper.js", "plan.js", "page.js")
 
 
 def to_html(page: Page, budget: int = BUDGET) -> str:
@@ -27,7 +28,7 @@ def to_html(page: Page, budget: int = BUDGET) -> str:
     theme, script, style = (
         _asset("theme.js"),
         "\n".join(map(_asset, _SCRIPTS)),
-        _asset("report.css") + _asset("detail.css"),
+        "".join(map(_asset, _STYLES)),
     )
     return (
         _environment()
@@ -35,6 +36,7 @@ def to_html(page: Page, budget: int = BUDGET) -> str:
         .render(
             page=page,
             studies=[views.study(study, index) for index, study in enumerate(page.studies)],
+            risks=risk_view.of(page.studies),
             sections=views.sections(page.sections),
             measures=LEAKAGE,
             limits=limits.of(page),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scapegoat.report.model import Estimate
+from scapegoat.membership.metrics import Estimate
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,13 @@ TEST_ACCURACY = Measure(
 )
 
 OTHERS = (
+    Measure(
+        "auc_worst",
+        "AUC of the worst score",
+        "AUC (worst)",
+        "Of all scores that were tried, the one that tells members best.",
+        chance=0.5,
+    ),
     Measure("tpr_at_fpr_001", "TPR at 0.1% FPR", "TPR @ 0.1% FPR", "As above, one in a thousand.", chance=0.001),
     Measure("precision", "Precision, best round", "Precision", "Share of those called members that are.", chance=0.5),
     Measure("recall", "Recall, best round", "Recall", "Share of the members that are called so."),
@@ -83,12 +90,19 @@ OTHERS = (
 ALL = (*LEAKAGE, TEST_ACCURACY, *OTHERS)
 BY_KEY = {measure.key: measure for measure in ALL}
 
+METRICS = {"accuracy_best": "accuracy", "auc": "AUC", "tpr_at_fpr_01": "TPR at 1% false alarms"}
+"""What decides verdicts, as prose calls it."""
+
 ATTACK_NAMES = {
     "passive": "watching",
     "gradient_ascent": "gradient ascent",
     "agrevader": "AGREvader",
     "adaptive": "the adaptive attack",
     "fedpoisonmia": "FedPoisonMIA",
+    "blend": "the blend",
+    "alie": "a little is enough",
+    "ipm": "inner product manipulation",
+    "mimic": "mimicry",
 }
 ATTACK_ORDER = tuple(ATTACK_NAMES)
 DEFENSE_ORDER = (
@@ -118,19 +132,27 @@ def from_summary(summary: Mapping[str, Any]) -> dict[str, Estimate]:
     membership = summary.get("membership") or {}
     found: dict[str, Estimate] = {}
     for measure in ALL:
-        source = membership if measure.key in membership else summary
-        value = _number(source.get(measure.key))
-        if value is None:
-            continue
-        bounds = source.get(f"{measure.key}_ci")
-        low, high = (
-            (_number(b) for b in bounds) if isinstance(bounds, list | tuple) and len(bounds) == 2 else (None, None)
-        )
-        found[measure.key] = Estimate(value, low, high) if low is not None and high is not None else Estimate(value)
+        figure = estimate_of(membership if measure.key in membership else summary, measure.key)
+        if figure is not None:
+            found[measure.key] = figure
+    worst = membership.get("worst_score")
+    if isinstance(worst, Mapping) and (figure := estimate_of(worst, "auc")) is not None:
+        found["auc_worst"] = figure
     return found
 
 
-def _number(value: Any) -> float | None:
+def estimate_of(source: Mapping[str, Any], key: str) -> Estimate | None:
+    """The figure `key` with its interval `key_ci`; None if it is not a number."""
+    value = finite(source.get(key))
+    if value is None:
+        return None
+    bounds = source.get(f"{key}_ci")
+    low, high = (finite(b) for b in bounds) if isinstance(bounds, list | tuple) and len(bounds) == 2 else (None, None)
+    return Estimate(value, low, high) if low is not None and high is not None else Estimate(value)
+
+
+def finite(value: Any) -> float | None:
+    """A finite number, or None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return float(value)
@@ -144,9 +166,15 @@ def number(value: float | None, digits: int = 2) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
+def signed(estimate: Estimate) -> str:
+    """A difference with its sign and interval."""
+    bounds = f" [{estimate.low:+.2f}, {estimate.high:+.2f}]" if estimate.bounded else ""
+    return f"{estimate.value:+.2f}{bounds}"
+
+
 def interval(estimate: Estimate, digits: int = 2) -> str:
     """The interval as the page prints it, or nothing."""
-    if estimate.low is None or estimate.high is None:
+    if not estimate.bounded:
         return ""
     return f"[{number(estimate.low, digits)}, {number(estimate.high, digits)}]"
 

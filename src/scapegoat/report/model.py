@@ -9,23 +9,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from scapegoat.membership.metrics import Estimate
+from scapegoat.report.facts import Facts
+from scapegoat.report.planned import Plan
+from scapegoat.report.told import Told
+
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A figure and its 95% confidence interval; the bounds are None where no interval is known."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def bounded(self) -> bool:
-        """Whether an interval is known."""
-        return self.low is not None and self.high is not None
 
 
 @dataclass(frozen=True)
@@ -121,6 +112,8 @@ class RunDetail:
     best_round: int | None = None
     seconds: float | None = None
     measures: Mapping[str, Estimate] = field(default_factory=dict)
+    facts: Facts = field(default_factory=Facts)
+    told: Told | None = None
     curves: Curves | None = None
     roc: Roc | None = None
     rows: Rows | None = None
@@ -154,7 +147,43 @@ class Matrix:
     baseline: tuple[str, str] | None = None
 
 
-Status = Literal["closed", "unclear", "open", "unjudged"]
+Status = Literal["closed", "undecided", "open", "unjudged"]
+"""How a rule stands."""
+
+Answer = Literal["closed", "open", "undecided", "invalid", "undertrained"]
+"""How things stand altogether, for programs."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """The leakage of the records of one class or one client; its interval holds for all groups at once.
+
+    `found` counts the members that a threshold finds which lets at most 1% of the `others` through.
+    """
+
+    kind: Literal["class", "client"]
+    name: int
+    members: int
+    others: int
+    found: int
+    auc: Estimate
+
+    @property
+    def label(self) -> str:
+        """As prose calls it."""
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the verdict's two questions, answered. `decided_by` names the metric that decided, `figure` its value."""
+
+    status: Answer
+    headline: str
+    sentences: tuple[str, ...] = ()
+    decided_by: str = ""
+    figure: Estimate | None = None
+    group: Group | None = None
 
 
 @dataclass(frozen=True)
@@ -163,8 +192,11 @@ class Judgement:
 
     `excess` is the worst difference to the baseline over attacks and over accuracy and AUC; its bounds are those of the
     worst case. `ceiling` is the most that no interval rules out, that of TPR at 1% FPR included. `leaking` names the
-    (attack, measure) pairs that are demonstrably above the baseline. `cost` is the test accuracy lost against FedAvg
-    with nobody attacking, `under_attack` the lowest test accuracy over the attacks.
+    (attack, measure) pairs that are demonstrably above the baseline. `deciding` is the (attack, measure) pair that
+    settled the status, `decided` its difference to the baseline: of an open rule the largest that is demonstrated,
+    otherwise the one that comes closest to being too large. `cost` is the test accuracy lost against FedAvg with nobody
+    attacking, `under_attack` the lowest test accuracy over the attacks. `epsilon` is accounted, of an `epsilon_unit`,
+    `epsilon_lower` the largest lower bound that its runs support, always of a record.
     """
 
     defense: str
@@ -175,25 +207,40 @@ class Judgement:
     ceiling: float | None = None
     worst: Mapping[str, tuple[str, Estimate]] = field(default_factory=dict)
     leaking: tuple[tuple[str, str], ...] = ()
+    deciding: tuple[str, str] | None = None
+    decided: Estimate | None = None
     cost: Estimate | None = None
     under_attack: float | None = None
     too_costly: bool = False
+    epsilon: float | None = None
+    epsilon_unit: str = ""
+    epsilon_lower: float | None = None
     reason: str = ""
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the runs show more leakage than the accounted epsilon allows: then the accounting has a bug."""
+        return self.epsilon is not None and self.epsilon_lower is not None and self.epsilon_lower > self.epsilon
 
 
 @dataclass(frozen=True)
 class Verdict:
     """The answer in plain words. `text` is the headline and the sentences together.
 
-    `recommended` is None where no rule is good enough; `least` then still names the one that leaks least. `status` is
-    that rule's.
+    `watching` answers whether the model gives its members away at all, to anyone who sees it (None if nobody merely
+    watched); `hostile` what a hostile participant adds, and what stops it. `status` is the worse of the two, unless the
+    runs allow no answer. `recommended` is None where no rule is good enough, or none can be told apart; `least` then
+    still names the one that the verdict is about. `seeds_needed` estimates how many seeds would settle it.
     """
 
     headline: str
     sentences: tuple[str, ...]
     recommended: str | None
-    status: Status
+    status: Answer
     least: str | None = None
+    watching: Part | None = None
+    hostile: Part = Part("undecided", "")
+    seeds_needed: int | None = None
     baseline: Mapping[str, Estimate] = field(default_factory=dict)
     judgements: tuple[Judgement, ...] = ()
     caveats: tuple[str, ...] = ()
@@ -202,6 +249,12 @@ class Verdict:
     def text(self) -> str:
         """Headline and sentences as one paragraph."""
         return " ".join((self.headline, *self.sentences))
+
+    @property
+    def decided_by(self) -> str:
+        """The metric that decided: that of the part which is worse."""
+        parts = [part for part in (self.watching, self.hostile) if part is not None and part.decided_by]
+        return next((p.decided_by for p in parts if p.status == self.status), parts[0].decided_by if parts else "")
 
     def of(self, defense: str) -> Judgement | None:
         """The judgement on a defense."""
@@ -232,7 +285,7 @@ class PaperCell:
     @property
     def differs(self) -> bool:
         """Whether the paper's figure lies outside our interval (never claimed without an interval)."""
-        if self.paper is None or self.ours is None or self.ours.low is None or self.ours.high is None:
+        if self.paper is None or self.ours is None or not self.ours.bounded:
             return False
         return not self.ours.low <= self.paper <= self.ours.high
 
@@ -243,7 +296,7 @@ class PaperTable:
 
     `rows` and `columns` are header tuples of one or more levels, e.g. ("Location30", "FedPoisonMIA") and
     ("ATM", "IID"); neighbours with the same outer level share one header. `row_titles` names the levels of `rows`.
-    `cells[i][j]` belongs to row i and column j.
+    `cells[i][j]` belongs to row i and column j. `mark` is what a marked cell says.
     """
 
     title: str
@@ -254,6 +307,7 @@ class PaperTable:
     caption: str = ""
     digits: int = 3
     unit: str = ""
+    mark: str = "the paper's figure is outside our 95% interval"
 
     def __post_init__(self) -> None:
         if len(self.cells) != len(self.rows) or any(len(row) != len(self.columns) for row in self.cells):
@@ -279,7 +333,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One small chart of a figure; in the paper's figures, one a defense."""
+    """One small chart of a figure; in the paper's figures, one per defense."""
 
     title: str
     lines: tuple[Line, ...]
@@ -287,7 +341,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure as in the paper: panels side by side, one line an attack, error bars from the intervals."""
+    """A figure as in the paper: panels side by side, one line per attack, error bars from the intervals."""
 
     title: str
     x_label: str
@@ -319,3 +373,4 @@ class Page:
     created: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    plan: Plan | None = None

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from scapegoat.report.evidence import DEMONSTRATED
 from scapegoat.report.measures import ALL, interval, number
 from scapegoat.report.model import Cell, Curves, Page, PaperFigure, Roc, Rows, RunDetail, Study
-from scapegoat.report.verdict import DEMONSTRATED
+from scapegoat.report.plan_payload import plan_values
 
 # Bytes of base64 that the rounds of all runs may take together; beyond it every k-th round is drawn.
 BUDGET = 4_000_000
@@ -25,6 +26,7 @@ def to_json(page: Page, budget: int = BUDGET) -> str:
     data = {
         "studies": [_study(study, stride) for study in page.studies],
         "figures": [_figure(figure) for section in page.sections for figure in section.figures],
+        "plan": None if page.plan is None else plan_values(page.plan),
         "stride": stride,
     }
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -130,7 +132,7 @@ def _roc(roc: Roc) -> dict[str, Any]:
 
 
 def _rows(rows: Rows, stride: int) -> dict[str, str]:
-    """Seven bytes a row: client, angle (pi over 65,534 steps), length as a ratio to the round's median, and flags."""
+    """Seven bytes per row: client, angle (pi over 65,534 steps), length as a ratio to the round's median, and flags."""
     counts = np.diff(rows.start)
     chosen = np.arange(len(counts)) % stride == 0
     pick = np.repeat(chosen, counts)

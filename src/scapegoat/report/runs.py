@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from scapegoat import run_folders
 from scapegoat.errors import InputError
-
-_PART = ".part"
+from scapegoat.run_folders import PART
 
 
 @dataclass(frozen=True)
@@ -52,82 +50,66 @@ def read_directory(directory: Path, empty: bool = False) -> tuple[list[Run], lis
     except OSError as error:
         raise InputError(f"{directory}: cannot be read ({error.strerror}); name a directory that holds runs") from None
     if not entries and not empty:
-        raise InputError(f"{directory}: holds no runs (wanted: {directory / 'runs'}/<spec hash>/summary.json)")
-    runs, unplaced = [], []
+        raise InputError(f"{directory}: holds no runs (expected: {directory / 'runs'}/<spec hash>/summary.json)")
+    runs, unplaced, references = [], [], 0
     for entry in entries:
-        try:
-            spec = _mapping(entry / "spec.json")
-        except (OSError, ValueError) as error:
-            unplaced.append(f"{entry.name}: {_why(error, 'spec.json')}")
-            continue
-        runs.append(_read_run(entry, spec))
+        run = _unfinished(entry) if entry.suffix == PART else _finished(entry)
+        if run.spec and _is_reference(run.spec):
+            references += 1
+        elif run.spec:
+            runs.append(run)
+        else:
+            unplaced.append(f"{entry.name}: {run.problem}")
+    if references:
+        count = f"{references} reference federation{'' if references == 1 else 's'}"
+        unplaced.append(f"{count}, whose scores the audit adds: run `scapegoat audit --references` again to see them")
     return runs, unplaced
 
 
+def _is_reference(spec: Mapping[str, Any]) -> bool:
+    """Whether a run is there for the scores of others."""
+    evaluation = spec.get("evaluation")
+    return bool(evaluation.get("reference")) if isinstance(evaluation, Mapping) else False
+
+
 def _is_run(entry: Path) -> bool:
-    if entry.suffix == _PART:
+    if entry.suffix == PART:
         # What is left of a run that was finished after all says nothing.
         return (entry / "spec.json").exists() and not (entry.with_suffix("") / "summary.json").exists()
     return "." not in entry.name and any(entry.glob("*.json"))
 
 
-def _read_run(entry: Path, spec: Mapping[str, Any]) -> Run:
-    problem = ""
-    summary: Mapping[str, Any] = {}
-    if (entry / "summary.json").exists():
-        try:
-            summary = _mapping(entry / "summary.json")
-        except (OSError, ValueError) as error:
-            problem = f"damaged: {_why(error, 'summary.json')}"
-    else:
-        problem = _unfinished(entry)
+def _finished(entry: Path) -> Run:
+    found = run_folders.inspect(entry, tables=False)
+    if found.problem:
+        return Run(found.name, found.spec, problem=f"damaged: {found.problem}" if found.spec else found.problem)
     return Run(
-        hash=str(summary.get("spec_hash", entry.name.removesuffix(_PART))),
-        spec=spec,
-        summary=summary,
-        problem=problem,
+        hash=found.name,
+        spec=found.spec,
+        summary=found.summary,
         rounds=lambda: _table(entry / "rounds.parquet"),
         targets=lambda: _table(entry / "targets.parquet"),
     )
 
 
-def _unfinished(entry: Path) -> str:
-    """Why a run has no summary."""
-    failed, progress = (_mapping_or_nothing(entry / name) for name in ("error.json", "progress.json"))
-    if failed:
-        reason = " ".join(str(failed.get("error", "")).split())
-        return f"failed: {reason}" if reason else "failed"
-    if progress:
-        return f"not finished: round {progress.get('round', '?')} of {progress.get('rounds', '?')}"
-    return "not finished" if entry.suffix == _PART else "damaged: summary.json is missing"
+def _unfinished(entry: Path) -> Run:
+    """A run that has no summary, and why."""
+    name = entry.name.removesuffix(PART)
+    found = run_folders.inspect_part(entry)
+    if found.problem:
+        return Run(name, {}, problem=found.problem)
+    mark = run_folders.read_mark(entry)
+    if mark.failed:
+        problem = f"failed: {mark.failed}"
+    elif mark.rounds:
+        problem = f"not finished: round {mark.round} of {mark.rounds}"
+    else:
+        problem = "not finished"
+    return Run(name, found.spec, problem=problem)
 
 
 def _table(path: Path) -> pa.Table | None:
-    if not path.exists():
-        return None
-    return pq.read_table(path)
-
-
-def _mapping(path: Path) -> Mapping[str, Any]:
-    loaded = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(loaded, dict):
-        raise ValueError("is not a JSON object")
-    return loaded
-
-
-def _mapping_or_nothing(path: Path) -> Mapping[str, Any]:
-    try:
-        return _mapping(path)
-    except (OSError, ValueError):
-        return {}
-
-
-def _why(error: Exception, name: str) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"{name} is missing"
-    if isinstance(error, json.JSONDecodeError):
-        return f"{name} is not JSON (line {error.lineno})"
-    return f"{name}: {error}".splitlines()[0]
+    return run_folders.read_table(path) if path.exists() else None
 
 
 def from_result(result: Any) -> Run:

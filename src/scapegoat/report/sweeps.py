@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scapegoat.errors import InputError
 from scapegoat.experiments import RunStore
-from scapegoat.experiments.executors import marks
-from scapegoat.experiments.plans import saved
+from scapegoat.membership.metrics import Estimate
 from scapegoat.report.estimate import over_seeds
 from scapegoat.report.measures import BY_KEY, TEST_ACCURACY, from_summary
-from scapegoat.report.model import Estimate, Line, Panel, PaperCell, PaperFigure, PaperTable, Section
+from scapegoat.report.model import Line, Panel, PaperCell, PaperFigure, PaperTable, Section
+from scapegoat.sweeping import saved
 
 # The paper prints attack accuracies only.
 _PRINTED = "accuracy_best"
+_ROUNDS = "rounds"
+PAPER_ROUNDS = 800
+"""Rounds behind every printed figure (`sweeping.paper.SETTING`, which needs torch where a report does not)."""
 
 Place = tuple[str, ...]
 
@@ -25,9 +27,14 @@ Look = Callable[[str], Mapping[str, Estimate] | str]
 
 
 def sections(directory: str | Path) -> tuple[Section, ...]:
-    """One section a sweep that was started in this store; none for a store without sweeps."""
+    """One section per sweep that was started in this store; none for a store without sweeps.
+
+    A plan that is damaged is a section that says so.
+    """
     look = in_store(RunStore(directory))
-    return tuple(section(content, look) for content in saved(directory))
+    damaged: list[Section] = []
+    plans = saved(directory, lambda plan, problem: damaged.append(Section(plan, (f"Not shown: {problem}.",))))
+    return (*(section(content, look) for content in plans), *damaged)
 
 
 def in_store(store: RunStore) -> Look:
@@ -35,14 +42,19 @@ def in_store(store: RunStore) -> Look:
 
     def look(name: str) -> Mapping[str, Estimate] | str:
         if store.has(name):
-            try:
-                return from_summary(store.summary(name))
-            except InputError as error:
-                return str(error)
-        mark = marks.read(store, name)
+            found = store.inspect(name)
+            return f"damaged: {found.problem}" if found.problem else _figures(found.summary)
+        mark = store.mark(name)
         return f"failed: {mark.failed}" if mark.failed else "under way" if mark.running else "not run"
 
     return look
+
+
+def _figures(summary: Mapping[str, Any]) -> Mapping[str, Estimate]:
+    """The figures of a run, and its rounds."""
+    rounds = summary.get("rounds")
+    known = {_ROUNDS: Estimate(float(rounds))} if isinstance(rounds, int) else {}
+    return {**from_summary(summary), **known}
 
 
 def section(content: Mapping[str, Any], look: Look) -> Section:
@@ -52,9 +64,14 @@ def section(content: Mapping[str, Any], look: Look) -> Section:
     if content["kind"] == "cost":
         return Section(content["title"], tuple(words), tables=(_cost_table(content),))
     if content["kind"] == "table":
-        return Section(content["title"], tuple(words), tables=tuple(_table(cells, m) for m in content["metrics"]))
-    figures = [_figure(cells, m, data) for data in cells.points("data") for m in content["metrics"]]
+        return Section(content["title"], tuple(words), tables=tuple(_table(cells, m) for m in _known(content)))
+    figures = [_figure(cells, m, data) for data in cells.points("data") for m in _known(content)]
     return Section(content["title"], tuple(words), figures=tuple(figures))
+
+
+def _known(content: Mapping[str, Any]) -> list[str]:
+    """The plan's metrics; those of a later version cannot be drawn."""
+    return [metric for metric in content["metrics"] if metric in BY_KEY]
 
 
 class _Cells:
@@ -80,11 +97,12 @@ class _Cells:
         return str(self._axes[axis]["title"])
 
     def labelled(self, names: Sequence[str]) -> list[tuple[dict[str, str], Place]]:
-        """Every combination of points on these axes, with its labels; an axis with a nameless point has no label."""
+        """Every combination of points on these axes, with its labels; an axis of nameless points has no label."""
+        labelled = {name: any(p["label"] for p in self.points(name)) for name in names}
         found = []
         for points in itertools.product(*(self.points(name) for name in names)):
             at = {name: p["key"] for name, p in zip(names, points, strict=True)}
-            found.append((at, tuple(p["label"] for p in points if p["label"])))
+            found.append((at, tuple(p["label"] or "–" for n, p in zip(names, points, strict=True) if labelled[n])))
         return found
 
     def cell(self, at: Mapping[str, str], metric: str) -> PaperCell:
@@ -94,6 +112,15 @@ class _Cells:
         if found:
             return PaperCell(over_seeds(found), paper)
         return PaperCell(None, paper, next((self._reasons[n] for n in cell["runs"] if n in self._reasons), "not run"))
+
+    @property
+    def mark(self) -> str:
+        """What a marked cell says: runs shorter than the paper's do not contradict it."""
+        rounds = sorted({int(found[_ROUNDS].value) for found in self._figures.values() if _ROUNDS in found})
+        if not rounds or rounds == [PAPER_ROUNDS]:
+            return PaperTable.mark
+        ours = f"{rounds[0]}" if len(rounds) == 1 else f"{rounds[0]} to {rounds[-1]}"
+        return f"{PaperTable.mark}; ours is after {ours} rounds, the paper's after {PAPER_ROUNDS}"
 
     def progress(self) -> str:
         """What is missing, in words; nothing if all is there."""
@@ -112,6 +139,7 @@ def _table(cells: _Cells, metric: str) -> PaperTable:
         cells=tuple(tuple(cells.cell({**row, **column}, metric) for column, _ in columns) for row, _ in rows),
         row_titles=tuple(cells.title(n) for n in layout["rows"] if any(p["label"] for p in cells.points(n))),
         caption=BY_KEY[metric].about + _seeds(cells.content["seeds"], metric),
+        mark=cells.mark,
     )
 
 
@@ -153,7 +181,9 @@ def _cost_table(content: Mapping[str, Any]) -> PaperTable:
         seconds = found[tuple(at[n] for n in axes)]
         if seconds is None:
             return PaperCell(reason="not measured")
-        return PaperCell(Estimate(seconds["median"], seconds["low"], seconds["high"]))
+        known = seconds["low"] is not None and seconds["high"] is not None
+        interval = (seconds["low"], seconds["high"]) if known else ()
+        return PaperCell(Estimate(seconds["median"], *interval))
 
     rows, columns = points(layout["rows"]), points(layout["columns"])
     return PaperTable(
@@ -162,7 +192,7 @@ def _cost_table(content: Mapping[str, Any]) -> PaperTable:
         columns=tuple(labels for _, labels in columns),
         cells=tuple(tuple(cell({**row, **column}) for column, _ in columns) for row, _ in rows),
         row_titles=tuple(axes[n]["title"] for n in layout["rows"]),
-        caption="Median seconds a call with a 95% interval; all timed in turn on the same rounds.",
+        caption="Median seconds per call with a 95% interval; all timed in turn on the same rounds.",
         digits=4,
         unit="s",
     )

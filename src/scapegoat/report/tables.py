@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from itertools import groupby
 
+from scapegoat.membership.metrics import Estimate
 from scapegoat.report import limits
 from scapegoat.report.measures import ALL, LEAKAGE, TEST_ACCURACY, Measure, interval, number, written
 from scapegoat.report.model import Cell, Line, Page, PaperCell, PaperFigure, PaperTable, Section, Study
@@ -70,7 +71,7 @@ def _markdown_paper(table: PaperTable) -> str:
         for row, cells in zip(table.rows, table.cells, strict=True)
     ]
     text = _markdown_table([_md(h) for h in head], [[_md(value) for value in row] for row in rows])
-    return text + ("\n\n≠ the paper's figure is outside our 95% interval." if _marked(table) else "")
+    return text + (f"\n\n≠ {table.mark}." if _marked(table) else "")
 
 
 def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -134,8 +135,8 @@ def _latex_paper(table: PaperTable) -> str:
         shown = [tex(t) if row[: i + 1] != previous[: i + 1] else "" for i, t in enumerate(row)]
         rows.append([*shown, *(tex(_paper_text(cell, table.digits)) for cell in cells)])
         previous = row
-    note = r" $\neq$: the paper's figure is outside our 95\% interval." if _marked(table) else ""
-    return _latex_table(f"{table.title} {table.caption}".strip(), heads, rows, levels, len(table.columns), note)
+    note = rf" $\neq$: {tex(table.mark)}." if _marked(table) else ""
+    return _latex_table(f"{table.title}. {table.caption}".strip(), heads, rows, levels, len(table.columns), note)
 
 
 def _latex_table(
@@ -207,9 +208,7 @@ def _csv_cell(study: Study, cell: Cell) -> list[dict[str, object]]:
     for measure in ALL:
         if measure.key in cell.measures:
             estimate = cell.measures[measure.key]
-            lines.append(
-                {**common, "measure": measure.key, "value": estimate.value, "low": estimate.low, "high": estimate.high}
-            )
+            lines.append({**common, "measure": measure.key, **_csv_bounds(estimate)})
     return lines or [common]
 
 
@@ -233,7 +232,12 @@ def _csv_estimate(cell: PaperCell) -> dict[str, object]:
     note = cell.reason or ("paper outside the interval" if cell.differs else "")
     if ours is None:
         return {"paper": cell.paper, "note": note}
-    return {"value": ours.value, "low": ours.low, "high": ours.high, "paper": cell.paper, "note": note}
+    return {**_csv_bounds(ours), "paper": cell.paper, "note": note}
+
+
+def _csv_bounds(estimate: Estimate) -> dict[str, object]:
+    low, high = (estimate.low, estimate.high) if estimate.bounded else (None, None)
+    return {"value": estimate.value, "low": low, "high": high}
 
 
 def _safe(line: dict[str, object]) -> dict[str, object]:
@@ -253,7 +257,7 @@ def _all_tables(section: Section) -> list[PaperTable]:
 
 
 def _as_table(figure: PaperFigure) -> PaperTable:
-    """The numbers that a figure draws: a row a line, a column an x."""
+    """The numbers that a figure draws: a row per line, a column an x."""
     lines = [(panel.title, line) for panel in figure.panels for line in panel.lines]
     xs = sorted({x for _, line in lines for x in line.x})
     return PaperTable(

@@ -1,76 +1,53 @@
-"""The verdict: which rule to use, and how sure that is. A pure function of run summaries.
+"""The verdict: does the model leak, what does a hostile participant add, which rule to use. A pure function of runs.
 
-The criterion, in the order in which it is applied:
+It has two parts, and its status is the worse of the two. The first, what merely watching gives away to anyone who sees
+the model, is `scapegoat.report.watching`; it is about the rule of the second part's choice. The second part, in the
+order in which its criterion is applied:
 
 1. *Baseline.* What merely watching gets: `passive` under `fedavg`. Without that run, guessing stands in and the verdict
    says so.
 2. *Leakage of a rule* is its worst attack's: the largest difference to the baseline over all attacks, in best-round
    accuracy or in AUC, whichever is larger. Both count because the yes/no rule behind accuracy hides what scores show.
+   AUC and TPR are those of the score that tells most in each cell, of a client's seat, widened for the scores tried.
    With several seeds differences are taken seed by seed, so that what both runs of a seed share cancels out.
-3. *Open*: some attack is demonstrably above the baseline in accuracy, AUC or TPR at 1% FPR (the interval of the
-   difference, widened for the number of comparisons made, lies above zero). *Closed*: for every attack the interval of
-   the difference, in each of the three, ends within `tolerance`. *Unclear*: neither. A rule for which an attack is
-   missing is *unjudged*.
+3. *Closed*: for every attack the interval of the difference, in accuracy, AUC and TPR at 1% FPR, ends within
+   `tolerance`. *Open*: some attack is demonstrably above the baseline in one of the three (the interval of the
+   difference, widened for the number of comparisons made, lies above zero) and may be above by more than the tolerance.
+   *Undecided*: neither. A rule for which an attack is missing is *unjudged*.
 4. *Cost* is test accuracy lost against `fedavg` with nobody attacking; a rule above `max_cost` is not recommended.
-5. If `fedavg` itself is closed, nothing else is needed. Otherwise, of the affordable rules that leak least (within
-   `TIE` of the least), the better status wins, then the higher test accuracy under attack. It is recommended if it is
-   closed, or if it is not open and demonstrably leaks less than `fedavg`. Else no rule is recommended; if one would be
-   but for its cost, the verdict is about that one and names its price.
+5. If `fedavg` itself is closed, nothing else is needed (unless watching leaks under it, and under another closed and
+   affordable rule does not). Otherwise, of the affordable rules that leak least (within `TIE` of the least), the better
+   status wins. It is good if it is closed, or if it is not open and demonstrably leaks less than `fedavg`. If `fedavg`
+   is not open and cannot be told apart from it, no rule is recommended, and the verdict says how many seeds would tell.
+   Of several good rules that cannot be told apart the cheapest is recommended, and the others are named. If no rule
+   is good but one would be but for its cost, the verdict is about that one and names its price.
+
+Before all that: runs whose own checks say that their figures do not speak of leakage give the status `invalid`; a model
+that has not been trained, and does not give its members away to watchers even so, the status `undertrained`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scapegoat.report import words
-from scapegoat.report.estimate import difference, over_seeds, paired, stretched
-from scapegoat.report.measures import ATTACK_ORDER, BY_KEY, DEFENSE_ORDER, from_summary
-from scapegoat.report.model import Estimate, Judgement, Status, Verdict
+from scapegoat.membership.metrics import Estimate
+from scapegoat.report import verdict_text as words
+from scapegoat.report import watching as first
+from scapegoat.report.choosing import Choice, choose, leaks_less
+from scapegoat.report.estimate import difference
+from scapegoat.report.evidence import DEMONSTRATED, WEIGHED, Evidence, Figures, Key, above_zero
+from scapegoat.report.facts import Facts, by_strongest_score, facts
+from scapegoat.report.measures import ATTACK_ORDER, DEFENSE_ORDER, from_summary
+from scapegoat.report.model import Group, Judgement, Part, Status, Verdict
 
 TOLERANCE = 0.10
 MAX_COST = 0.05
-TIE = 0.02
-WEIGHED = ("accuracy_best", "auc")
-DEMONSTRATED = (*WEIGHED, "tpr_at_fpr_01")
-_RANK: dict[Status, int] = {"closed": 0, "unclear": 1, "open": 2, "unjudged": 3}
 
-Figures = Mapping[str, Estimate]
-Key = tuple[str, str]
-
-
-class Evidence:
-    """Figures by cell and seed, pooled over seeds and compared between cells."""
-
-    def __init__(self, by_seed: Mapping[Key, Mapping[int, Figures]], baseline: Key | None) -> None:
-        self.by_seed = {key: seeds for key, seeds in by_seed.items() if seeds}
-        self.cells = {key: pool(list(seeds.values())) for key, seeds in self.by_seed.items()}
-        usable = baseline in self.cells and all(self.cells[baseline].get(m, Estimate(0)).bounded for m in WEIGHED)
-        self.baseline = baseline if usable else None
-        self.reference: Figures = self.cells[baseline] if usable and baseline is not None else {}
-
-    def get(self, attack: str | None, defense: str | None, measure: str) -> Estimate | None:
-        """A pooled figure, if there is one."""
-        if attack is None or defense is None:
-            return None
-        return self.cells.get((attack, defense), {}).get(measure)
-
-    def gap(self, one: Key, other: Key, measure: str, comparisons: int = 1) -> Estimate:
-        """How much higher `one` is than `other`, seed by seed where they share at least two."""
-        ours, theirs = self.by_seed[one], self.by_seed[other]
-        shared = [s for s in ours if s in theirs and measure in ours[s] and measure in theirs[s]]
-        if len(shared) >= 2:
-            return paired([(ours[s][measure], theirs[s][measure]) for s in shared], comparisons)
-        return stretched(difference(self.cells[one][measure], self.cells[other][measure]), comparisons)
-
-    def excess(self, cell: Key, measure: str, comparisons: int = 1) -> Estimate:
-        """How much a cell leaks beyond the baseline; beyond guessing where there is no baseline."""
-        if self.baseline is not None and measure in self.reference:
-            return self.gap(cell, self.baseline, measure, comparisons)
-        chance = BY_KEY[measure].chance or 0.0
-        return stretched(difference(self.cells[cell][measure], Estimate(chance, chance, chance)), comparisons)
+Groups = Callable[[Key, str | None], Sequence[Group]]
+"""The leakage of the classes and clients of a cell, by a score."""
 
 
 def verdict(
@@ -83,10 +60,12 @@ def verdict(
 ) -> Verdict:
     """The verdict on runs of one setting, from their summaries. Runs that differ in nothing but the seed are pooled."""
     by_seed: dict[Key, dict[int, Figures]] = defaultdict(dict)
+    told: dict[Key, dict[int, Facts]] = defaultdict(dict)
     targets: set[int] = set()
     for summary in summaries:
-        cell = by_seed[name_of(summary.get("attack")), name_of(summary.get("defense"))]
-        cell[int(summary.get("seed") or 0)] = from_summary(summary)
+        cell, seed = (name_of(summary.get("attack")), name_of(summary.get("defense"))), int(summary.get("seed") or 0)
+        told[cell][seed] = facts(summary)
+        by_seed[cell][seed] = by_strongest_score(from_summary(summary), told[cell][seed])
         targets.add(int((summary.get("membership") or {}).get("targets") or 0))
     baseline = ("passive", "fedavg")
     return decide(
@@ -94,6 +73,7 @@ def verdict(
         attacks=ordered({a for a, _ in by_seed}, ATTACK_ORDER),
         defenses=ordered({d for _, d in by_seed}, DEFENSE_ORDER),
         baseline=baseline if baseline in by_seed else None,
+        told=told,
         clients=clients,
         malicious=malicious,
         targets=min(targets, default=0),
@@ -108,28 +88,44 @@ def decide(
     attacks: Sequence[str],
     defenses: Sequence[str],
     baseline: Key | None,
+    told: Mapping[Key, Mapping[int, Facts]] | None = None,
+    groups: Groups | None = None,
+    majority: float | None = None,
     clients: int | None = None,
     malicious: int | None = None,
     targets: int = 0,
     tolerance: float = TOLERANCE,
     max_cost: float = MAX_COST,
 ) -> Verdict:
-    """The verdict on figures by cell and seed. `baseline` names the cell of merely watching under plain averaging."""
+    """The verdict on figures by cell and seed. `baseline` names the cell of merely watching under plain averaging.
+
+    `told` are the runs' other facts, `groups` gives the leakage of classes and clients, `majority` is the largest
+    class's share of the targets.
+    """
     evidence = Evidence(by_seed, baseline)
+    runs = {key: [seeds[s] for s in sorted(seeds)] for key, seeds in (told or {}).items()}
     watching = baseline[0] if baseline else next((a for a in attacks if a == "passive"), None)
     plain = baseline[1] if baseline else next((d for d in defenses if d == "fedavg"), None)
-    judgements = tuple(_judge(evidence, attacks, d, watching, plain, tolerance, max_cost) for d in defenses)
+    judgements = tuple(
+        _accounted(_judge(evidence, attacks, d, watching, plain, tolerance, max_cost), attacks, runs) for d in defenses
+    )
     active = any(attack != watching for attack, _ in evidence.cells)
-    choice, recommended, status = _choose(evidence, judgements, plain) if active else (None, None, "unjudged")
+    seen = {d: first.tried(runs.get((watching or "", d), [])) for d in defenses}
+    exposed = {d for d, found in seen.items() if first.answer(found, tolerance) == "open"}
+    choice = choose(evidence, judgements, plain, exposed, tolerance) if active else Choice()
+    about = choice.rule.defense if choice.rule is not None and seen[choice.rule.defense] else plain
+    part = _first_part(seen.get(about or "", []), (watching or "", about or ""), groups, plain, tolerance)
     before = evidence.get(watching, plain, "test_accuracy")
-    after = evidence.get(watching, choice.defense, "test_accuracy") if choice else None
+    after = evidence.get(watching, choice.rule.defense, "test_accuracy") if choice.rule else None
+    trained = runs.get((watching or "", plain or "")) or [run for found in runs.values() for run in found]
     return words.compose(
         words.Findings(
             judgements=judgements,
             baseline=evidence.reference,
             choice=choice,
-            recommended=recommended,
-            status=status,
+            watching=part,
+            doubts=tuple(dict.fromkeys(doubt for found in runs.values() for run in found for doubt in run.doubts)),
+            undertrained=first.undertrained(trained, majority),
             plain=plain,
             undefended=_worst(
                 {a: evidence.cells[a, plain] for a in attacks if a != watching and (a, plain) in evidence.cells}
@@ -137,9 +133,10 @@ def decide(
                 else {}
             ),
             active=active,
-            alike=_alike(evidence, choice, judgements),
-            fooled=_looks_closed_by_accuracy(evidence, choice, attacks, tolerance),
+            alike=_alike(evidence, choice.rule, judgements),
+            fooled=_looks_closed_by_accuracy(evidence, choice.rule, attacks, tolerance),
             utility=(before.value, after.value) if before is not None and after is not None else None,
+            scores=max((len(run.scores) for found in runs.values() for run in found), default=1),
             clients=clients,
             malicious=malicious,
             seeds=len({seed for seeds in evidence.by_seed.values() for seed in seeds}),
@@ -148,6 +145,22 @@ def decide(
             max_cost=max_cost,
         )
     )
+
+
+def _first_part(
+    seen: Sequence[first.Tried], cell: Key, groups: Groups | None, plain: str | None, tolerance: float
+) -> Part | None:
+    found = groups(cell, first.strongest(seen)) if groups is not None and seen else ()
+    return first.judge(seen, found, tolerance, "" if cell[1] == plain else cell[1])
+
+
+def _accounted(judgement: Judgement, attacks: Sequence[str], runs: Mapping[Key, Sequence[Facts]]) -> Judgement:
+    """With the epsilon that its runs account for (the largest), and the largest lower bound that they support."""
+    mine = [run for a in attacks for run in runs.get((a, judgement.defense), ())]
+    accounted = [(run.epsilon, run.epsilon_unit) for run in mine if run.epsilon is not None]
+    bounds = [run.epsilon_lower for run in mine if run.epsilon_lower is not None]
+    epsilon, unit = max(accounted, default=(None, ""))
+    return replace(judgement, epsilon=epsilon, epsilon_unit=unit, epsilon_lower=max(bounds, default=None))
 
 
 def _judge(
@@ -185,17 +198,19 @@ def _judge(
         (a, m)
         for a in rivals
         for m in DEMONSTRATED
-        if m in against[a] and _above_zero(evidence.excess((a, defense), m, comparisons))
+        if m in against[a] and above_zero(evidence.excess((a, defense), m, comparisons))
     )
-    ends = [e.high for e in found.values()]
-    ceiling = None if None in ends else max(end for end in ends if end is not None)
-    status: Status = "unclear"
-    if leaking:
-        status = "open"
-    elif ceiling is not None and ceiling <= tolerance:
+    ceiling = max(e.high for e in found.values())
+    status: Status = "undecided"
+    deciding = max(found, key=lambda pair: found[pair].high)
+    above = [pair for pair in leaking if found[pair].high > tolerance]
+    if ceiling <= tolerance:
         status = "closed"
+    elif above:
+        status = "open"
+        deciding = max(above, key=lambda pair: found[pair].value)
     lows, highs = ([getattr(e, side) for e in excesses.values()] for side in ("low", "high"))
-    if None not in lows:
+    if all(e.bounded for e in excesses.values()):
         # The true worst case is at least each lower bound, and at most the largest upper bound.
         excess = Estimate(excess.value, max(lows), max(highs))
     return replace(
@@ -206,50 +221,9 @@ def _judge(
         excess=excess,
         ceiling=ceiling,
         leaking=leaking,
+        deciding=deciding,
+        decided=found[deciding],
     )
-
-
-def _choose(
-    evidence: Evidence, judgements: Sequence[Judgement], plain: str | None
-) -> tuple[Judgement | None, str | None, Status]:
-    """The rule that leaks least among the affordable ones, whether to recommend it, and how things stand."""
-    judged = [j for j in judgements if j.status != "unjudged"]
-    if not judged:
-        return None, None, "unjudged"
-    averaging = next((j for j in judged if j.defense == plain), None)
-    if averaging is not None and averaging.status == "closed":
-        return averaging, averaging.defense, "closed"
-
-    def good(rule: Judgement) -> bool:
-        better = averaging is not None and _leaks_less(evidence, rule, averaging)
-        return rule.status == "closed" or (rule.status == "unclear" and better)
-
-    affordable, dear = ([j for j in judged if j.too_costly is costly] for costly in (False, True))
-    if affordable:
-        best = _best(affordable)
-        if good(best):
-            return best, best.defense, best.status
-    tight = [j for j in dear if good(j)]
-    if tight or not affordable:
-        return _best(tight or dear), None, "open"
-    return best, None, best.status
-
-
-def _best(rules: Sequence[Judgement]) -> Judgement:
-    """Of the rules that leak least, the one with the better status, then with the higher test accuracy."""
-    least = min(map(_excess, rules))
-    tied = [j for j in rules if _excess(j) <= least + TIE]
-    return min(tied, key=lambda j: (_RANK[j.status], -(j.under_attack or 0.0), _excess(j), j.defense))
-
-
-def _leaks_less(evidence: Evidence, one: Judgement, other: Judgement) -> bool:
-    """Whether `one`'s worst attack is demonstrably below `other`'s in accuracy or AUC, and above in neither."""
-    gaps = [
-        evidence.gap((other.worst[m][0], other.defense), (one.worst[m][0], one.defense), m, len(WEIGHED))
-        for m in WEIGHED
-        if m in one.worst and m in other.worst
-    ]
-    return any(map(_above_zero, gaps)) and not any(g.high is not None and g.high < 0 for g in gaps)
 
 
 def _alike(evidence: Evidence, choice: Judgement | None, judgements: Sequence[Judgement]) -> tuple[str, ...]:
@@ -257,7 +231,7 @@ def _alike(evidence: Evidence, choice: Judgement | None, judgements: Sequence[Ju
     if choice is None:
         return ()
     others = [j for j in judgements if j.defense != choice.defense and j.status != "unjudged" and not j.too_costly]
-    return tuple(j.defense for j in others if not _leaks_less(evidence, choice, j))
+    return tuple(j.defense for j in others if not leaks_less(evidence, choice, j, len(others)))
 
 
 def _looks_closed_by_accuracy(
@@ -267,7 +241,7 @@ def _looks_closed_by_accuracy(
         return False
     cells = [(a, choice.defense) for a in attacks if (a, choice.defense) != evidence.baseline]
     highs = [evidence.excess(cell, "accuracy_best").high for cell in cells]
-    return bool(highs) and all(high is not None and high <= tolerance for high in highs)
+    return bool(highs) and all(high <= tolerance for high in highs)
 
 
 def _worst(against: Mapping[str, Figures]) -> dict[str, tuple[str, Estimate]]:
@@ -277,21 +251,6 @@ def _worst(against: Mapping[str, Figures]) -> dict[str, tuple[str, Estimate]]:
         if found:
             worst[measure] = max(found, key=lambda item: item[1].value)
     return worst
-
-
-def _above_zero(gap: Estimate) -> bool:
-    return gap.low is not None and gap.low > 0
-
-
-def _excess(judgement: Judgement) -> float:
-    return judgement.excess.value if judgement.excess is not None else float("inf")
-
-
-def pool(figures: Sequence[Figures]) -> dict[str, Estimate]:
-    """Each figure over the seeds that give it."""
-    keys = [key for key in BY_KEY if any(key in f for f in figures)]
-    floor = {"advantage": -1.0}
-    return {key: over_seeds([f[key] for f in figures if key in f], low=floor.get(key, 0.0)) for key in keys}
 
 
 def ordered(names: Iterable[str], known: Sequence[str]) -> list[str]:

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from scapegoat.report.measures import LEAKAGE, TEST_ACCURACY, Measure, interval, number
-from scapegoat.report.model import Cell, Estimate, Judgement, PaperTable, RunDetail, Section, Study
+from scapegoat.membership.metrics import Estimate
+from scapegoat.report.measures import LEAKAGE, METRICS, TEST_ACCURACY, Measure, interval, number, signed
+from scapegoat.report.model import Cell, Judgement, PaperTable, Part, RunDetail, Section, Study
 from scapegoat.report.payload import starting_cell
 from scapegoat.report.verdict import TOLERANCE
-from scapegoat.report.words import attack_name, rule
+from scapegoat.report.verdict_text import attack_name, rule
 
 STEPS = 11
 STATUS = {
     "closed": ("closed", "No attack tried gains by more than the tolerance."),
-    "unclear": ("not shown", "Neither a leak nor its absence is shown."),
+    "undecided": ("undecided", "Neither a leak nor its absence is shown."),
     "open": ("open", "Some attack demonstrably learns more."),
     "unjudged": ("not judged", "Some attack has no run."),
+    "invalid": ("not valid", "The runs' own checks say that the figures do not speak of leakage."),
+    "undertrained": ("not trained", "The model has not learnt enough to be judged."),
 }
 
 
@@ -58,17 +61,21 @@ class Grid:
 
 @dataclass(frozen=True)
 class Range:
-    """A rule at a glance: its worst excess over watching on a common scale, in percent of the scale's width."""
+    """A rule at a glance: the excess over watching that decided, on a common scale, in percent of the scale's width."""
 
     judgement: Judgement
     label: str
     status: str
     about: str
+    metric: str
+    attack: str
     excess: str
     left: float
     width: float
     point: float
     cost: str
+    epsilon: str
+    epsilon_lower: str
     recommended: bool
 
 
@@ -88,12 +95,17 @@ class StudyView:
     runs: tuple[tuple[str, str, RunDetail], ...]
     status: str
     reference: str
+    parts: tuple[tuple[str, Part], ...]
+    accounting: tuple[str, ...]
 
 
 def study(study: Study, index: int) -> StudyView:
     """Everything that the template prints of a study."""
     ranges, zero, tolerance, scale = _ranges(study)
     baseline = study.matrix.cells[study.matrix.baseline].measures if study.matrix.baseline else {}
+    parts: tuple[tuple[str, Part], ...] = (("What a hostile participant adds", study.verdict.hostile),)
+    if study.verdict.watching is not None:
+        parts = (("What anyone sees who watches", study.verdict.watching), *parts)
     return StudyView(
         index=index,
         study=study,
@@ -111,6 +123,8 @@ def study(study: Study, index: int) -> StudyView:
         runs=tuple((c.attack, c.defense, run) for c in study.matrix.cells.values() for run in c.runs),
         status=STATUS[study.verdict.status][0],
         reference="merely watching" if study.verdict.baseline else "guessing",
+        parts=parts,
+        accounting=study.verdict.sentences[sum(len(part.sentences) for _, part in parts) :],
     )
 
 
@@ -177,54 +191,40 @@ def _share(value: float, measure: Measure) -> float:
 
 def _ranges(study: Study) -> tuple[tuple[Range, ...], float, float, tuple[tuple[float, str], ...]]:
     """The rules from least to most leaking, on one scale of excess over watching."""
-    judged = [j for j in study.verdict.judgements if j.excess is not None]
+    judged = [(j, j.decided) for j in study.verdict.judgements if j.decided is not None]
     if not judged:
         return (), 0.0, 0.0, ()
-    edges = [(_low(j), _high(j)) for j in judged]
-    low = min(-0.05, *(low for low, _ in edges)) - 0.01
-    high = max(0.15, *(high for _, high in edges)) + 0.03
+    low = min(-0.05, *(decided.drawn[0] for _, decided in judged)) - 0.01
+    high = max(0.15, *(decided.drawn[1] for _, decided in judged)) + 0.03
 
     def place(value: float) -> float:
         return round((value - low) / (high - low) * 100, 2)
 
     ranges = []
-    for j in sorted(judged, key=lambda j: j.excess.value if j.excess else 0.0):
-        assert j.excess is not None
+    for j, decided in sorted(judged, key=lambda pair: pair[1].value):
+        attack, measure = j.deciding or ("?", "auc")
+        left, right = decided.drawn
         points = j.cost.value * 100 if j.cost is not None else None
         ranges.append(
             Range(
                 judgement=j,
                 label=rule(j.defense),
                 status=STATUS[j.status][0],
-                about=f"{STATUS[j.status][1]} Worst: {attack_name(j.worst_attack or '?')}.",
-                excess=signed(j.excess),
-                left=place(_low(j)),
-                width=round(place(_high(j)) - place(_low(j)), 2),
-                point=place(j.excess.value),
+                about=f"{STATUS[j.status][1]} Decided by {METRICS[measure]}, {attack_name(attack)}.",
+                metric=METRICS[measure],
+                attack=attack_name(attack),
+                excess=signed(decided),
+                left=place(left),
+                width=round(place(right) - place(left), 2),
+                point=place(decided.value),
                 cost="–" if points is None else str(max(0, round(points))),
+                epsilon="" if j.epsilon is None else number(j.epsilon),
+                epsilon_lower="" if j.epsilon_lower is None else number(j.epsilon_lower),
                 recommended=j.defense == study.verdict.recommended,
             )
         )
     ticks = [t / 10 for t in range(-5, 11) if low <= t / 10 <= high]
     return tuple(ranges), place(0.0), place(TOLERANCE), tuple((place(t), f"{t:+.1f}" if t else "0") for t in ticks)
-
-
-def signed(estimate: Estimate) -> str:
-    """A difference with its sign."""
-    text = f"{estimate.value:+.2f}"
-    if estimate.low is None or estimate.high is None:
-        return text
-    return f"{text} [{estimate.low:+.2f}, {estimate.high:+.2f}]"
-
-
-def _low(judgement: Judgement) -> float:
-    assert judgement.excess is not None
-    return judgement.excess.value if judgement.excess.low is None else judgement.excess.low
-
-
-def _high(judgement: Judgement) -> float:
-    assert judgement.excess is not None
-    return judgement.excess.value if judgement.excess.high is None else judgement.excess.high
 
 
 def _tiles(study: Study) -> tuple[tuple[str, str, str, str], ...]:

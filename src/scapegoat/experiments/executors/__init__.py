@@ -15,15 +15,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scapegoat import data
-from scapegoat.errors import InputError, StorageError
+from scapegoat.errors import Stopped, StorageError
 from scapegoat.experiments.executors import serial
 from scapegoat.experiments.executors.events import Event, Failure, OnEvent, Outcome
-from scapegoat.experiments.executors.ledger import Ledger
-from scapegoat.experiments.run import CHECKPOINT_SECONDS, pinned_model
+from scapegoat.experiments.executors.run_queue import Ledger
+from scapegoat.experiments.run import CHECKPOINT_SECONDS
 from scapegoat.experiments.spec import Spec, parse
+from scapegoat.experiments.staging import Pins
 from scapegoat.experiments.store import RunStore
-from scapegoat.models import ModelSpec
+from scapegoat.limits import refuse_many_jobs
 
 __all__ = ["Event", "Failure", "Outcome", "cores", "execute", "named"]
 
@@ -37,22 +37,10 @@ def cores() -> int:
 
 def named(specs: Iterable[Spec | Mapping[str, Any]], root: str | Path | None = None) -> dict[str, Spec]:
     """The specs by the name (hash) of their run, each once, in the order given."""
-    roots = data.roots(root)
+    pins = Pins(root)
     pinned: dict[str, Spec] = {}
-    contents: dict[str, str | None] = {}
-    built: dict[str, ModelSpec] = {}
     for value in specs:
-        spec = parse(value)
-        key = str(spec.data.canonical())
-        if key not in contents:
-            contents[key] = spec.data.fingerprint(roots)
-        content = contents[key]
-        if content is not None:
-            spec = spec.model_copy(update={"data": spec.data.model_copy(update={"content": content})})
-        key = f"{spec.data.canonical()} {spec.model.canonical()}"
-        if key not in built:
-            built[key] = pinned_model(spec, root)
-        spec = spec.model_copy(update={"model": built[key]})
+        spec = pins.pinned(parse(value))
         pinned.setdefault(spec.hash, spec)
     return pinned
 
@@ -72,30 +60,47 @@ def execute(
 
     `jobs` above 1 starts so many worker processes, one torch thread each. `ray` (`auto`, `local` or an address) means a
     Ray cluster instead; `local` starts one of `jobs` workers here. A run folder that is damaged counts as failed unless
-    `recompute_damaged`. Ctrl-C saves what is under way and raises KeyboardInterrupt.
+    `recompute_damaged`. Ctrl-C saves what is under way and raises Stopped, a KeyboardInterrupt.
     """
     runs = RunStore(store) if isinstance(store, str | Path) else store
-    if jobs < 1:
-        raise InputError(f"jobs: {jobs} is not allowed, at least 1 worker is needed")
+    refuse_many_jobs("jobs", jobs)
     every = named(specs, root)
     outcome = Outcome()
     _prepare(runs)
     wanted = _not_there_yet(every, runs, outcome, on_event, recompute_damaged)
     ledger = Ledger(wanted, outcome, on_event)
+    try:
+        _work_off(ledger, runs, ray, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
+    except KeyboardInterrupt:
+        done = sum(runs.has(name) for name in every)
+        raise Stopped(
+            f"stopped with {done} of {len(every)} runs finished; the same command goes on where this one was"
+        ) from None
+    for name in outcome.summaries:
+        # A worker that outlived its driver may have saved a checkpoint after the run was finished by another.
+        shutil.rmtree(runs.part(name), ignore_errors=True)
+    return ledger.close()
+
+
+def _work_off(
+    ledger: Ledger,
+    runs: RunStore,
+    ray: str | None,
+    *,
+    jobs: int,
+    root: str | Path | None,
+    checkpoint_seconds: float,
+) -> None:
     if ray is not None:
         from scapegoat.experiments.executors import cluster
 
         cluster.work_off(ledger, runs, address=ray, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
-    elif jobs == 1 or len(wanted) < 2:
+    elif jobs == 1 or ledger.waiting < 2:
         serial.work_off(ledger, runs, root=root, checkpoint_seconds=checkpoint_seconds)
     else:
         from scapegoat.experiments.executors.processes import ProcessPool
 
         ProcessPool(ledger, runs, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds).work_off()
-    for name in outcome.summaries:
-        # A worker that outlived its driver may have saved a checkpoint after the run was finished by another.
-        shutil.rmtree(runs.part(name), ignore_errors=True)
-    return ledger.close()
 
 
 def _prepare(store: RunStore) -> None:
@@ -118,17 +123,18 @@ def _not_there_yet(
     wanted: dict[str, Spec] = {}
     for name, spec in every.items():
         event = None
-        problem = store.problem(name) if store.path(name).exists() else ""
-        if problem == "":
+        found = store.inspect(name) if store.path(name).exists() else None
+        problem = "" if found is None else found.problem or found.lacking
+        if found is None:
             wanted[name] = spec
-        elif problem is None:
-            outcome.summaries[name] = store.summary(name)
+        elif not problem:
+            outcome.summaries[name] = dict(found.summary)
             event = Event("skipped", name, spec, round=spec.federation.rounds, summary=outcome.summaries[name])
         elif recompute_damaged:
             store.remove(name)
             wanted[name] = spec
         else:
-            reason = f"{store.path(name)} is damaged: {problem} (--recompute-damaged computes it anew)"
+            reason = f"{store.path(name)} is damaged: {problem} (--recompute-damaged computes it again)"
             outcome.failures[name] = Failure(name, spec, reason)
             event = Event("failed", name, spec, reason=reason)
         if event is not None and on_event is not None:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.errors import InputError, RunError, StorageError
+from scapegoat.experiments.executors.foreign import foreign_modules
 from scapegoat.experiments.executors.job import compute
-from scapegoat.experiments.executors.ledger import Ledger
-from scapegoat.experiments.executors.plugins import foreign_modules
+from scapegoat.experiments.executors.run_queue import Ledger
 from scapegoat.experiments.store import RunStore
 
 POLL_SECONDS = 0.5
@@ -225,7 +225,8 @@ def _connected(ray: Any, address: str, jobs: int) -> Iterator[None]:
             options = {"num_cpus": max(jobs, 2), "include_dashboard": False}
         else:
             options = {}
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+        with _beside_the_package():
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
     except Exception as error:
         raise InputError(
             f"--ray {address}: no cluster answers there ({_line(error)}); `ray start --head` starts one, "
@@ -235,6 +236,20 @@ def _connected(ray: Any, address: str, jobs: int) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _beside_the_package() -> Iterator[None]:
+    """Be in the folder that holds the package: Ray puts the driver's current folder first on its workers' search path.
+
+    In the user's own, a file `pyarrow.py` would be run by every worker in place of the library.
+    """
+    here = os.getcwd()
+    os.chdir(Path(__file__).parents[3])
+    try:
+        yield
+    finally:
+        os.chdir(here)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scapegoat.errors import ScapegoatError, StorageError
-from scapegoat.experiments.executors.marks import Heartbeat
+from scapegoat.experiments.executors.heartbeat import Heartbeat
 from scapegoat.experiments.store import RunStore
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from scapegoat.errors import RunError
-from scapegoat.experiments.executors.ledger import Ledger
-from scapegoat.experiments.executors.plugins import foreign_modules
+from scapegoat.experiments.executors.foreign import foreign_modules
+from scapegoat.experiments.executors.run_queue import Ledger
 from scapegoat.experiments.store import RunStore
 
 GRACE_SECONDS = 60.0
 FAILED_STARTS = 5
-# One thread a worker, whatever library wants more; a run that asks for more threads gets them from torch itself.
+# One thread per worker, whatever library wants more; a run that asks for more threads gets them from torch itself.
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.experiments.executors.job import compute
-from scapegoat.experiments.executors.ledger import Ledger
+from scapegoat.experiments.executors.run_queue import Ledger
 from scapegoat.experiments.store import RunStore
 
 

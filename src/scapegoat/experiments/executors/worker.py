@@ -31,8 +31,8 @@ def main() -> None:
     for module in setup["modules"]:
         importlib.import_module(module)
 
-    from scapegoat.experiments import run as _imported  # noqa: F401  the slow imports happen before the first run
     from scapegoat.experiments.executors.job import compute
+    from scapegoat.experiments.run import run as _imported  # noqa: F401  the slow imports happen before the first run
     from scapegoat.experiments.store import RunStore
 
     store = RunStore(setup["store"])

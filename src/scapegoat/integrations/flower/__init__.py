@@ -19,12 +19,13 @@ from scapegoat.errors import InputError
 INSTALL = "Flower is not installed; install it with: pip install 'scapegoat-fl[flower]'"
 
 _HOMES = {
-    "RobustAggregation": "strategy",
-    "RoundReport": "rounds",
-    "LegacyRobustAggregation": "legacy",
-    "HostileConfig": "hostile",
-    "hostile_mod": "hostile",
-    "AuditMaterial": "material",
+    "RobustAggregation": "strategies.strategy",
+    "RoundReport": "strategies.strategy",
+    "PoissonSampler": "strategies.sampling",
+    "LegacyRobustAggregation": "strategies.legacy",
+    "HostileConfig": "live.hostile",
+    "hostile_mod": "live.hostile",
+    "AuditMaterial": "live.audit",
 }
 
 
@@ -52,7 +53,7 @@ def __getattr__(name: str) -> Any:
     require_flower()
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    strategies = importlib.import_module(f"{__name__}.rules").strategies
+    strategies = importlib.import_module(f"{__name__}.strategies.named").strategies
     if name in strategies:
         return strategies[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; strategies: {', '.join(sorted(strategies))}")
@@ -63,4 +64,4 @@ def __dir__() -> list[str]:
         require_flower()
     except FlowerMissingError:
         return sorted(globals())
-    return sorted({*globals(), *_HOMES, *importlib.import_module(f"{__name__}.rules").strategies})
+    return sorted({*globals(), *_HOMES, *importlib.import_module(f"{__name__}.strategies.named").strategies})

@@ -24,7 +24,7 @@ function view(text) {
 }
 function unpack(text, size, method) {
   const data = view(text);
-  const out = new Array(data.byteLength / size);
+  const out = Array.from({ length: data.byteLength / size });
   for (let i = 0; i < out.length; i++) out[i] = data[method](i * size, true);
   return out;
 }

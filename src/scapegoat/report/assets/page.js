@@ -55,7 +55,7 @@
     if (remember) {
       try {
         history.replaceState(null, "", `#${state.study}/${row}/${column}`);
-      } catch (error) {
+      } catch {
         // Inside a notebook's frame there is no address to keep.
       }
     }
@@ -147,6 +147,8 @@
   const figures = [...document.querySelectorAll("[data-figure]")];
   const drawFiguresOfPaper = () => figures.forEach((host) => drawPaperFigure(host, data.figures[+host.dataset.figure]));
   drawFiguresOfPaper();
+  const drawThePlan = () => { if (data.plan) drawPlan($("plan-chart"), data.plan); };
+  drawThePlan();
 
   if (data.studies.length) {
     const [study, row, column] = opening();
@@ -178,6 +180,7 @@
     waiting = setTimeout(() => {
       if (data.studies.length) drawDetail();
       drawFiguresOfPaper();
+      drawThePlan();
     }, 120);
   });
   $("print").addEventListener("click", () => window.print());
@@ -187,10 +190,12 @@
     closed.forEach((box) => { box.open = true; });
     document.body.dataset.printing = "yes";
     if (data.studies.length) drawDetail();
+    drawThePlan();
   });
   window.addEventListener("afterprint", () => {
     closed.forEach((box) => { box.open = false; });
     delete document.body.dataset.printing;
     if (data.studies.length) drawDetail();
+    drawThePlan();
   });
 })();

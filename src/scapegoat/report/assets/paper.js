@@ -1,5 +1,5 @@
 "use strict";
-// Figures in the paper's layout: a panel a defense, a line an attack, error bars from the intervals.
+// Figures in the paper's layout: a panel per defense, a line per attack, error bars from the intervals.
 function drawPaperFigure(host, figure) {
   const labels = [...new Set(figure.panels.flatMap((panel) => panel.lines.map((line) => line.label)))];
   const shape = (label) => `q${Math.min(labels.indexOf(label), 6)}`;

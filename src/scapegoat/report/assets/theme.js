@@ -1,17 +1,17 @@
 "use strict";
 // Before the first paint: the reader's own preference, until the button says otherwise.
 (function () {
-  var dark = window.matchMedia("(prefers-color-scheme: dark)");
-  var chosen = null;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null;
   function apply() {
     document.documentElement.dataset.theme = chosen || (dark.matches ? "dark" : "light");
   }
   dark.addEventListener("change", apply);
   apply();
   document.addEventListener("DOMContentLoaded", function () {
-    var button = document.getElementById("theme");
+    const button = document.getElementById("theme");
     function label() {
-      var on = document.documentElement.dataset.theme === "dark";
+      const on = document.documentElement.dataset.theme === "dark";
       button.textContent = on ? "Light theme" : "Dark theme";
     }
     button.addEventListener("click", function () {

@@ -30,5 +30,8 @@ def train(message: Message, context: Context) -> Message:
         time.sleep(600)
     elif behaviour == "honest":
         (folder / f"round {server_round}").touch()
-    content = {"arrays": ArrayRecord({"w": Array(value)}), "metrics": MetricRecord({"num-examples": 1})}
+    array = Array(value)
+    if behaviour == "unreadable":  # a header that ends within a string
+        array = Array("float32", value.shape, "numpy.ndarray", b"\x93NUMPY\x01\x00\x0b\x00{'descr': '")
+    content = {"arrays": ArrayRecord({"w": array}), "metrics": MetricRecord({"num-examples": 1})}
     return Message(RecordDict(content), reply_to=message)

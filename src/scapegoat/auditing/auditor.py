@@ -1,0 +1,271 @@
+"""The audit: all attacks against the chosen defenses, a verdict, a report."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from scapegoat.auditing import elimination
+from scapegoat.auditing.elimination import LeftOut
+from scapegoat.auditing.outcome import Audit
+from scapegoat.auditing.planner import BUDGET, Planner
+from scapegoat.auditing.planning import plan
+from scapegoat.auditing.user_input import Data, Model
+from scapegoat.errors import InputError, RunError, StorageError
+from scapegoat.experiments import RunStore, Spec
+from scapegoat.experiments.executors import Event, Failure, Outcome, cores, execute, named
+from scapegoat.experiments.references import reference_specs, with_references
+from scapegoat.experiments.run import Result, prepare
+from scapegoat.experiments.spec import describe
+
+
+def audit(
+    *,
+    model: Model | None = None,
+    data: Data = "hospital",
+    task: str | Mapping[str, Any] | None = None,
+    attacks: Sequence[Any] | None = None,
+    defenses: Sequence[Any] | None = None,
+    clients: int | None = None,
+    malicious: int | None = None,
+    rounds: int | None = None,
+    seeds: int = 1,
+    federation: Mapping[str, Any] | None = None,
+    attack_options: Mapping[str, Any] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    overrides: Iterable[str] = (),
+    plugins: Sequence[str] = (),
+    out: str | Path | None = None,
+    root: str | Path | None = None,
+    references: int = 0,
+    accuracy_cost: float | None = None,
+    search: bool | None = None,
+    jobs: int | None = None,
+    title: str = "",
+    command: str = "",
+    on_event: Callable[[Event], None] | None = None,
+) -> Audit:
+    """Attack a simulated federation of your model and data under each defense, and say which one to use.
+
+    Parameters
+    ----------
+    model: a name, a `package.module:factory`, a module or a factory; by default one that fits the data.
+    data: a name, `npz:PATH` and the like, or a pair of arrays (records, labels).
+    task: what the model is trained for, such as `regression`; by default found from labels and outputs.
+    attacks, defenses: names, mappings with options, or `package.module:Class`; by default those of `scapegoat audit`.
+    clients, malicious, rounds: the federation's.
+    seeds: runs of each cell.
+    federation, attack_options, evaluation: settings of the spec as mappings, such as `federation={"fraction": 0.3}`;
+        `attack_options` is what all attacks share.
+    overrides: the same as `"key=value"`, for any key of the spec.
+    plugins: modules with components of your own.
+    out: folder in which finished runs are kept and never computed twice.
+    root: folder with data sets.
+    references: reference federations per seed, for the scores that compare with them.
+    accuracy_cost: test accuracy that the plan may cost (0.03). A plan is searched where attacks and defenses are left
+        to the audit, or this is given.
+    search: whether to search a plan, outright.
+    jobs: runs at once; by default one per core.
+    title, command: what the page is headed, and says how it was made.
+    on_event: told of every start, round and end.
+
+    Returns
+    -------
+    The audit: `verdict`, `table()`, `to_frame()`, `save("report.html")`, `check("policy.yaml")`, and the
+    `plan`: rule, protections and rounds that leak least within the budget (None if none was searched).
+
+    Examples
+    --------
+    >>> found = audit(
+    ...     data={"name": "hospital", "records": 700, "features": 40, "classes": 4, "validation": 40},
+    ...     model={"name": "mlp", "hidden": [8]}, attacks=["passive"], defenses=["fedavg", "atm"],
+    ...     clients=4, rounds=2, attack_options={"targets": 40, "mask": 20}, jobs=1,
+    ... )
+    >>> found.verdict.status, len(found.results)
+    ('undertrained', 2)
+    """
+    with tempfile.TemporaryDirectory(prefix="scapegoat-") as scratch:
+        folder = Path(scratch) if out is None else Path(out)
+        specs = plan(
+            model=model,
+            data=data,
+            task=task,
+            attacks=attacks,
+            defenses=defenses,
+            clients=clients,
+            malicious=malicious,
+            rounds=rounds,
+            seeds=seeds,
+            federation=federation,
+            attack_options=attack_options,
+            evaluation=evaluation,
+            overrides=overrides,
+            plugins=plugins,
+            out=folder,
+            root=root,
+        )
+        return execute_plan(
+            specs,
+            folder,
+            root=root,
+            references=references,
+            eliminate=attacks is None and defenses is None,
+            accuracy_cost=budget_of(accuracy_cost, search, attacks is None and defenses is None),
+            jobs=jobs,
+            title=title,
+            command=command,
+            on_event=on_event,
+        )
+
+
+def budget_of(accuracy_cost: float | None, search: bool | None, left_to_us: bool) -> float | None:
+    """The test accuracy that a plan may cost; None if no plan is to be searched."""
+    if accuracy_cost is not None and not 0 <= accuracy_cost <= 1:
+        raise InputError(f"accuracy_cost: {accuracy_cost:g} is not allowed (a share of test accuracy, 0 to 1)")
+    wanted = (left_to_us or accuracy_cost is not None) if search is None else search
+    return (BUDGET if accuracy_cost is None else accuracy_cost) if wanted else None
+
+
+def execute_plan(
+    specs: Sequence[Spec],
+    out: str | Path,
+    *,
+    root: str | Path | None = None,
+    references: int = 0,
+    eliminate: bool = False,
+    accuracy_cost: float | None = None,
+    jobs: int | None = None,
+    ray: str | None = None,
+    title: str = "",
+    command: str = "",
+    on_event: Callable[[Event], None] | None = None,
+    on_plan: Callable[[int, bool], None] | None = None,
+) -> Audit:
+    """Run the specs of an audit in `out` and collect what they found.
+
+    Parameters
+    ----------
+    specs: the plan.
+    out: folder of the runs.
+    references: reference federations per seed, shared by all cells of the seed.
+    eliminate: whether rules that leak as much as plain averaging are dropped after a first stage.
+    accuracy_cost: the test accuracy that a plan may cost; None searches no plan.
+    on_plan: told how many runs there will be, and whether that is certain.
+    """
+    # Data, splits and model are tried once here, so that what is wrong with them is said before workers start.
+    prepare(specs[0], root)
+    if references < 0:
+        raise InputError(f"references: {references} is not allowed (0 or more)")
+    planned = named(specs, root)
+    of_seed = {spec.seed: spec for spec in planned.values()}
+    helpers = {seed: _references(spec, references, root) for seed, spec in of_seed.items()}
+    extra = {name: spec for found in helpers.values() for name, spec in found.items()}
+    store = RunStore(out)
+    workers = 1 if specs[0].model.in_process else min(cores() if jobs is None else jobs, len(planned) + len(extra))
+    outcome = Outcome()
+
+    def go(runs: Iterable[Spec]) -> None:
+        found = execute(runs, store, root=root, jobs=workers, ray=ray, on_event=on_event)
+        if found.stopped:
+            raise StorageError(f"audit: {found.stopped}; the same audit goes on once that is mended")
+        outcome.summaries.update(found.summaries)
+        outcome.failures.update(found.failures)
+
+    planner = None if accuracy_cost is None else Planner(planned, store, outcome, go, accuracy_cost, root)
+    opening = {} if planner is None else named(planner.opening(), root)
+    more = 0 if planner is None else planner.expected()
+
+    def announce(count: int, certain: bool) -> None:
+        if on_plan is not None:
+            on_plan(count + len(extra) + more, certain and not more)
+
+    beside = {**extra, **{name: spec for name, spec in opening.items() if name not in planned}}
+    if eliminate:
+        chosen, left_out = _by_elimination(planned, beside, go, announce, outcome)
+    else:
+        chosen, left_out = planned, []
+        announce(len(planned), True)
+        go([*planned.values(), *beside.values()])
+    found = None if planner is None else planner.find(chosen.values())
+    results = _collected(chosen, store, outcome, helpers)
+    return Audit(
+        tuple(results),
+        tuple(outcome.failures.values()),
+        command=command,
+        title=title,
+        left_out=tuple(left_out),
+        references=references,
+        plan=found,
+        plan_results=() if planner is None else planner.results(),
+    )
+
+
+def _references(spec: Spec, count: int, root: str | Path | None) -> dict[str, Spec]:
+    """The reference federations of a cell by name; they are those of every cell of its seed."""
+    return named(reference_specs(spec, count), root) if count else {}
+
+
+def _by_elimination(
+    planned: Mapping[str, Spec],
+    extra: Mapping[str, Spec],
+    go: Callable[[Iterable[Spec]], None],
+    announce: Callable[[int, bool], None],
+    outcome: Outcome,
+) -> tuple[dict[str, Spec], list[LeftOut]]:
+    """Run what decides first, then what is left of the rules that stay; the runs that count, and those left out."""
+    seed = min(spec.seed for spec in planned.values())
+    chosen = elimination.first_stage(planned)
+    announce(elimination.about(planned), False)
+    go([*chosen.values(), *extra.values()])
+    while True:
+        figures = {
+            (spec.attack.name, describe(spec.defense)): outcome.summaries[name]["membership"]
+            for name, spec in planned.items()
+            if spec.seed == seed and name in outcome.summaries
+        }
+        staying = elimination.staying(figures)
+        added = {
+            name: spec
+            for name, spec in planned.items()
+            # Without the probe's figure a rule cannot be eliminated; that its run failed is said elsewhere.
+            if name not in chosen
+            and ((rule := describe(spec.defense)) in staying or (elimination.PROBE, rule) not in figures)
+        }
+        if not added:
+            break
+        chosen |= added
+        announce(len(chosen), len(staying) > elimination.MOST_KEPT)
+        go(added.values())
+    announce(len(chosen), True)
+    left_out = [
+        LeftOut(spec, elimination.reason(figures, describe(spec.defense)))
+        for name, spec in planned.items()
+        if name not in chosen
+    ]
+    return {name: spec for name, spec in planned.items() if name in chosen}, left_out
+
+
+def _collected(
+    chosen: Mapping[str, Spec],
+    store: RunStore,
+    outcome: Outcome,
+    helpers: Mapping[int, Mapping[str, Spec]],
+) -> list[Result]:
+    """The finished runs, with the scores of their references; what cannot be read becomes a failure."""
+    results = []
+    for name, spec in chosen.items():
+        if name not in outcome.summaries:
+            continue
+        there = [helper for key, helper in helpers.get(spec.seed, {}).items() if key in outcome.summaries]
+        try:
+            helped, targets = with_references(store, name, there) if there else ({}, store.targets(name))
+            summary = {**outcome.summaries[name], **helped}
+            results.append(Result(spec, summary, store.rounds(name), targets))
+        except InputError as error:
+            outcome.failures[name] = Failure(name, spec, str(error))
+    if not results:
+        reason = next((failure.reason for failure in outcome.failures.values()), "none was planned")
+        raise RunError(f"audit: no run finished ({reason})")
+    return results

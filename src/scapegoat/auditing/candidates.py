@@ -1,0 +1,137 @@
+"""What a plan is searched among: rules with protections, each as specs of its runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scapegoat.attacks import registry as attacks
+from scapegoat.auditing.planning import SHARED_BY_ATTACKS
+from scapegoat.errors import InputError
+from scapegoat.experiments import Spec, parse
+from scapegoat.experiments.executors import named
+from scapegoat.experiments.run import prepare
+
+WATCHING = "passive"
+DECAYS = (0.002, 0.005, 0.01)
+"""Rates of weight decay that are tried: the server's alone, at no cost in time."""
+PRIVATE = {"name": "dp_sgd", "clip": 1.0, "noise": 0.2}
+"""Tried under plain averaging alone: it asks something of every client."""
+KNOWING: dict[str, dict[str, Any]] = {"sleeper": {}, "alternating": {"inner": {"name": "blend"}}, "shadow": {}}
+"""Attacks that know the rule, with their options; a plan on anything but plain averaging must stand them as well."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A rule and protections, as JSON texts so that it can be a key, and the rounds that it is trained for."""
+
+    rule: str
+    protect: str
+    rounds: int
+
+    def trained(self, rounds: int) -> Candidate:
+        """The same for so many rounds."""
+        return Candidate(self.rule, self.protect, rounds)
+
+
+class Bench:
+    """Makes the specs of candidates from those of an audit's matrix."""
+
+    def __init__(self, planned: Sequence[Spec], plain: str, root: str | Path | None = None) -> None:
+        self._first = planned[0]
+        self.seeds = sorted({spec.seed for spec in planned})
+        self._root = root
+        self._attacks = {spec.attack.name: spec.attack.canonical() for spec in planned}
+        self._made: dict[tuple[Candidate, str, int], tuple[str, Spec]] = {}
+        rules = {_text(spec.defense.canonical()): spec.defense.name for spec in planned}
+        self.plain = next((rule for rule, name in rules.items() if name == plain), next(iter(rules)))
+        self.today = Candidate(self.plain, self._protect(), planned[0].federation.rounds)
+
+    def _protect(self, *added: Mapping[str, Any]) -> str:
+        there = self._first.canonical()["federation"].get("protect", [])
+        return _text([*there, *added])
+
+    def of_rule(self, rule: str) -> list[Candidate]:
+        """The protections that are tried with a rule beside its own setting, mildest first."""
+        have = {str(p["name"]) for p in json.loads(self.today.protect)}
+        tried: list[dict[str, Any]] = []
+        if "weight_decay" not in have:
+            tried += [{"name": "weight_decay", "rate": rate} for rate in DECAYS]
+        if rule == self.plain and "dp_sgd" not in have and importlib.util.find_spec("dp_accounting") is not None:
+            tried.append(PRIVATE)
+        found = [Candidate(rule, self._protect(protection), self.today.rounds) for protection in tried]
+        return [candidate for candidate in found if self._fits(candidate)]
+
+    def _fits(self, candidate: Candidate) -> bool:
+        """Whether the model, and what else protects it, allow it; weight decay fits everything."""
+        if all(p["name"] == "weight_decay" for p in json.loads(candidate.protect)):
+            return True
+        try:
+            prepare(self.spec(candidate, WATCHING), self._root)
+        except InputError:
+            return False
+        return True
+
+    def attacks(self, candidate: Candidate) -> list[str]:
+        """Every attack that a plan must stand: the audit's, and those that know the rule where it is not plain."""
+        known = {name for name, _ in attacks.classes()}
+        more = [a for a in KNOWING if a in known and a not in self._attacks] if candidate.rule != self.plain else []
+        watching = [] if WATCHING in self._attacks else [WATCHING]
+        return [*watching, *self._attacks, *more]
+
+    def name(self, candidate: Candidate, attack: str, seed: int | None = None) -> str:
+        """The name of one run of a candidate."""
+        return self._run(candidate, attack, self.seeds[0] if seed is None else seed)[0]
+
+    def spec(self, candidate: Candidate, attack: str, seed: int | None = None) -> Spec:
+        """One run of a candidate."""
+        return self._run(candidate, attack, self.seeds[0] if seed is None else seed)[1]
+
+    def _run(self, candidate: Candidate, attack: str, seed: int) -> tuple[str, Spec]:
+        key = (candidate, attack, seed)
+        if key not in self._made:
+            self._made[key] = next(iter(named([self._spec(candidate, attack, seed)], self._root).items()))
+        return self._made[key]
+
+    def _spec(self, candidate: Candidate, attack: str, seed: int) -> Spec:
+        plain = self._first.canonical()
+        protect = json.loads(candidate.protect)
+        federation = {**plain["federation"], "rounds": candidate.rounds}
+        if protect:
+            federation["protect"] = protect
+        return parse(
+            {
+                **plain,
+                "seed": seed,
+                "attack": self._attack(attack, candidate),
+                "defense": json.loads(candidate.rule),
+                "federation": federation,
+            }
+        )
+
+    def _attack(self, name: str, candidate: Candidate) -> dict[str, Any]:
+        if name in self._attacks:
+            return self._attacks[name]
+        shared = {key: self._first.canonical()["attack"][key] for key in SHARED_BY_ATTACKS}
+        # One that waits must still have time to attack, and one that keeps a copy keeps one of this rule.
+        own = {"until": candidate.rounds // 3, "target_rule": json.loads(candidate.rule)}
+        options = {key: value for key, value in own.items() if key in attacks.cls(name).model_fields}
+        return {**shared, "name": name, **KNOWING.get(name, {}), **options}
+
+    def specs(self, candidate: Candidate, chosen: Sequence[str] | None = None) -> Iterator[Spec]:
+        """Its runs with the first seed: all attacks unless some are chosen."""
+        for attack in self.attacks(candidate) if chosen is None else chosen:
+            yield self.spec(candidate, attack)
+
+
+def rule_text(spec: Spec) -> str:
+    """A spec's rule as candidates name it."""
+    return _text(spec.defense.canonical())
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

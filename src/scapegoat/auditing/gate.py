@@ -1,0 +1,295 @@
+"""The gate: what an audit found, held against a policy. It fails closed."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+
+from scapegoat import aggregation
+from scapegoat.auditing.policy import Policy
+from scapegoat.experiments.run import Result
+from scapegoat.experiments.spec import describe
+from scapegoat.report.facts import facts
+from scapegoat.report.watching import undertrained
+from scapegoat.sweeping.fitting import fitted_defense
+
+if TYPE_CHECKING:
+    from scapegoat.auditing.outcome import Audit
+
+Status = Literal["held", "violated", "unproven"]
+ROUNDING = 1e-9
+UNDISTURBED = ("passive", "fedavg")
+"""Plain averaging with nobody attacking: what a rule's cost is measured against."""
+
+Summary = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One demand of a policy and what became of it.
+
+    `demand` is a figure, or `runs`, `valid`, `trained` or `accounted`; `key` names the demand whatever was found, such
+    as `limits.auc`.
+    """
+
+    key: str
+    demand: str
+    subject: str
+    status: Status
+    measured: str
+    limit: float | None = None
+    line: int = 1
+
+    @property
+    def text(self) -> str:
+        """What, measured, limit: one line."""
+        end = "" if self.limit is None else f", limit {self.limit:g}"
+        return f"{self.demand} of {self.subject}: {self.measured}{end}"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Every demand of a policy, checked."""
+
+    policy: Policy
+    checks: tuple[Check, ...]
+
+    @property
+    def met(self) -> bool:
+        """Whether every demand was shown to hold."""
+        return all(check.status == "held" for check in self.checks)
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """What was violated or cannot be shown to hold."""
+        return tuple(check for check in self.checks if check.status != "held")
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """A figure of one cell over its seeds; without a `value`, `reason` says what is lacking."""
+
+    value: float | None = None
+    reason: str = ""
+    detail: str = ""
+
+
+def hold(found: Audit, policy: Policy) -> Gate:
+    """Hold an audit against a policy.
+
+    Several seeds count with their mean, the bound on epsilon with its largest value: each seed's is a demonstration
+    of its own. Of several variants of an attack the worst counts.
+
+    Parameters
+    ----------
+    found: the audit.
+    policy: which rule is deployed, and its limits.
+
+    Returns
+    -------
+    A check per demand: each attack has run with every seed, its guards are valid, the model was trained, no run shows
+    more than it accounts for, each limit is kept.
+    """
+    specs = [result.spec for result in found.results] + [failure.spec for failure in found.failures]
+    seeds = sorted({spec.seed for spec in specs})
+    broken: dict[tuple[str, int], str] = {}
+    if policy.about_the_plan:
+        rule = "the plan" if found.plan is None else f"the plan ({found.plan.recommended.label})"
+        runs = list(found.plan_results)
+        demanded = policy.needed_attacks or found.attacks
+    else:
+        deployed = aggregation.parse(fitted_defense(policy.defense, specs[0].federation))
+        runs = _of_rule(found, deployed.canonical())
+        broken = {
+            (failure.spec.attack.name, failure.spec.seed): failure.reason
+            for failure in found.failures
+            if failure.spec.defense.canonical() == deployed.canonical()
+        }
+        rule, demanded = describe(deployed), policy.against
+    of_rule = _cells(runs)
+    tried = list(dict.fromkeys([*demanded, *of_rule]))
+    checks = [_complete(policy, rule, attack, of_rule.get(attack, {}), seeds, broken) for attack in tried]
+    lost = [failure.reason for failure in found.failures if failure.spec.evaluation.reference]
+    if lost:
+        line = policy.line("defense")
+        checks.append(
+            Check("runs.references", "runs", "references", "unproven", f"{len(lost)} failed ({lost[0]})", line=line)
+        )
+    checks += [_valid(policy, rule, attack, by_seed) for attack, by_seed in of_rule.items()]
+    checks += _trained(policy, rule, runs)
+    checks += _accounted(policy, rule, of_rule)
+    for figure, limit in policy.limits.given().items():
+        key = f"limits.{figure}"
+        if figure == "accuracy_cost":
+            plain = _cells(_of_rule(found, aggregation.parse(UNDISTURBED[1]).canonical())).get(UNDISTURBED[0], {})
+            cost = _cost(plain, of_rule.get(UNDISTURBED[0], {}), seeds)
+            checks.append(_check(policy, key, rule, {rule: cost}, limit))
+        else:
+            cells = {f"{attack} against {rule}": _figure(figure, limit, cell) for attack, cell in of_rule.items()}
+            checks.append(_check(policy, key, rule, cells, limit))
+    for attack, limits in policy.attacks.items():
+        for figure, limit in limits.given().items():
+            subject = f"{attack} against {rule}"
+            cells = {subject: _figure(figure, limit, of_rule.get(attack, {}))}
+            checks.append(_check(policy, f"attacks.{attack}.{figure}", subject, cells, limit))
+    return Gate(policy, tuple(checks))
+
+
+def _of_rule(found: Audit, defense: Any) -> list[Result]:
+    return [result for result in found.results if result.spec.defense.canonical() == defense]
+
+
+def _cells(results: Sequence[Result]) -> dict[str, dict[int, list[Summary]]]:
+    """Summaries by attack and seed."""
+    cells: dict[str, dict[int, list[Summary]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        cells[result.spec.attack.name][result.spec.seed].append(result.summary)
+    return cells
+
+
+def _complete(
+    policy: Policy,
+    rule: str,
+    attack: str,
+    by_seed: Mapping[int, Sequence[Summary]],
+    seeds: Sequence[int],
+    broken: Mapping[tuple[str, int], str],
+) -> Check:
+    problems = [f"seed {seed} failed ({broken[attack, seed]})" for seed in seeds if (attack, seed) in broken]
+    problems += [f"seed {seed} is missing" for seed in seeds if seed not in by_seed and (attack, seed) not in broken]
+    if not by_seed and not any(name == attack for name, _ in broken):
+        problems = ["was not run"]
+    status: Status = "unproven" if problems else "held"
+    measured = "; ".join(problems) or f"{len(seeds)} of {len(seeds)}"
+    subject = f"{attack} against {rule}"
+    return Check(f"runs.{attack}", "runs", subject, status, measured, line=policy.line("defense"))
+
+
+def _valid(policy: Policy, rule: str, attack: str, by_seed: Mapping[int, Sequence[Summary]]) -> Check:
+    problems = []
+    for seed, summaries in sorted(by_seed.items()):
+        for summary in summaries:
+            validity = summary.get("validity") or {"valid": False, "reasons": ["the run has no guards"]}
+            if validity.get("valid") is not True:
+                reasons = "; ".join(validity.get("reasons") or ["its guards failed"])
+                problems.append(f"seed {seed}: {reasons}")
+    status: Status = "unproven" if problems else "held"
+    subject = f"{attack} against {rule}"
+    measured = "; ".join(problems) or "yes"
+    return Check(f"valid.{attack}", "valid", subject, status, measured, line=policy.line("defense"))
+
+
+def _trained(policy: Policy, rule: str, results: Sequence[Result]) -> list[Check]:
+    """Whether the audited model had learnt anything: one that has not gives nothing away yet, and proves nothing."""
+    runs = [result for result in results if result.spec.attack.name == UNDISTURBED[0]] or results
+    if not runs:
+        return []
+    shares = [share for run in runs if _is_number(share := run.summary.get("test_majority"))]
+    told = [facts(run.summary, run.spec.canonical()) for run in runs]
+    why = undertrained(told, max(shares, default=None))
+    status: Status = "unproven" if why else "held"
+    return [Check("trained", "trained", rule, status, why or "yes", line=policy.line("defense"))]
+
+
+def _accounted(policy: Policy, rule: str, of_rule: Mapping[str, Mapping[int, Sequence[Summary]]]) -> list[Check]:
+    """Where runs account for an epsilon, that none of them shows more: the accounting would be wrong."""
+    told = [facts(summary) for cell in of_rule.values() for summaries in cell.values() for summary in summaries]
+    pairs = [(f.epsilon_lower, f.epsilon) for f in told if f.epsilon is not None and f.epsilon_lower is not None]
+    if not pairs:
+        return []
+    shown, accounted = max(pairs, key=lambda pair: pair[0] - pair[1])
+    status: Status = "violated" if shown > accounted else "held"
+    measured = f"epsilon {accounted:.3f}, at least {shown:.3f} shown"
+    return [Check("accounted", "accounted", rule, status, measured, line=policy.line("defense"))]
+
+
+def _check(policy: Policy, key: str, rule: str, cells: Mapping[str, _Figure], limit: float) -> Check:
+    """A limit against the worst of some cells: one above it violates it, one without a value leaves it unproven."""
+    figure, line = key.rpartition(".")[2], policy.line(key)
+    known = {subject: cell for subject, cell in cells.items() if cell.value is not None}
+    unknown = {subject: cell for subject, cell in cells.items() if cell.value is None}
+    if known:
+        subject, worst = max(known.items(), key=lambda item: item[1].value or 0.0)
+        if worst.value is not None and worst.value > limit + ROUNDING:
+            return Check(key, figure, subject, "violated", f"{worst.value:.3f}{worst.detail}", limit, line)
+    if unknown or not known:
+        subject, cell = next(iter(unknown.items()), (rule, _Figure(reason="no run has it")))
+        return Check(key, figure, subject, "unproven", f"cannot be shown to hold ({cell.reason})", limit, line)
+    return Check(key, figure, subject, "held", f"{worst.value:.3f}{worst.detail}", limit, line)
+
+
+def _figure(name: str, limit: float, by_seed: Mapping[int, Sequence[Summary]]) -> _Figure:
+    """The figure over the seeds of a cell, from its worst score."""
+    found = []
+    for _, summaries in sorted(by_seed.items()):
+        of_seed = [_of_run(name, limit, summary) for summary in summaries]
+        lacking = next((figure for figure in of_seed if figure.value is None), None)
+        if lacking is not None:
+            return lacking
+        found.append(max(of_seed, key=lambda figure: figure.value or 0.0))
+    if not found:
+        return _Figure(reason="no run has it")
+    if len(found) == 1:
+        return found[0]
+    values = [figure.value for figure in found if figure.value is not None]
+    if name == "epsilon_lower":
+        return _Figure(max(values), detail=f" (largest of {len(values)} seeds)")
+    return _Figure(sum(values) / len(values), detail=f" (mean of {len(values)} seeds)")
+
+
+def _of_run(name: str, limit: float, summary: Summary) -> _Figure:
+    membership = summary.get("membership") or {}
+    if name == "epsilon_lower":
+        return _epsilon(limit, membership)
+    scores = membership.get("scores") or {}
+    if not scores:
+        return _Figure(reason="the run has no scores; compute it again with this version")
+    if name == "auc":
+        worst = membership.get("worst_score") or {}
+        return _estimate(worst.get("auc"), worst.get("auc_ci"), str(worst.get("name")))
+    known = {score: figures for score, figures in scores.items() if _is_number(figures.get(name))}
+    if len(known) < len(scores):
+        lacking = next(figures for score, figures in scores.items() if score not in known)
+        return _Figure(reason=str(lacking.get(f"{name}_reason") or "a score lacks it"))
+    worst_name = max(known, key=lambda score: known[score][name])
+    return _estimate(known[worst_name][name], known[worst_name].get(f"{name}_ci"), worst_name)
+
+
+def _epsilon(limit: float, membership: Mapping[str, Any]) -> _Figure:
+    value, ceiling = membership.get("epsilon_lower"), membership.get("epsilon_ceiling")
+    if not _is_number(value):
+        return _Figure(reason=str(membership.get("epsilon_lower_reason") or "the run has no bound"))
+    # Without this, few targets would keep any limit: they refute nothing, however much leaks.
+    if value <= limit and not (_is_number(ceiling) and ceiling > limit):
+        most = f"{ceiling:.2f}" if _is_number(ceiling) else "an unknown epsilon"
+        return _Figure(reason=f"its targets can refute {most} at most, however much leaks; more attack.targets")
+    return _Figure(float(value))
+
+
+def _estimate(value: Any, interval: Any, score: str) -> _Figure:
+    if not _is_number(value) or not isinstance(interval, list | tuple) or not all(map(_is_number, interval)):
+        return _Figure(reason=f"it has no interval by {score}")
+    low, high = interval
+    return _Figure(float(value), detail=f" [{low:.3f}, {high:.3f}] by {score}")
+
+
+def _cost(
+    plain: Mapping[int, Sequence[Summary]], ruled: Mapping[int, Sequence[Summary]], seeds: Sequence[int]
+) -> _Figure:
+    """Test accuracy lost against plain averaging while nobody attacks, over the seeds."""
+    lost = []
+    for seed in seeds:
+        before = [s.get("test_accuracy") for s in plain.get(seed, ())]
+        after = [s.get("test_accuracy") for s in ruled.get(seed, ())]
+        if not before or not after or not all(map(_is_number, [*before, *after])):
+            lacking = f"{UNDISTURBED[0]} under {UNDISTURBED[1]} and under the rule"
+            return _Figure(reason=f"seed {seed} has no test accuracy of {lacking}")
+        lost.append(max(filter(_is_number, before)) - min(filter(_is_number, after)))
+    return _Figure(sum(lost) / len(lost)) if lost else _Figure(reason="no run has it")
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

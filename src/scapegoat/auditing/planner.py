@@ -1,0 +1,149 @@
+"""From an audit's matrix to a plan: the search, and what it found as the report shows it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from scapegoat.auditing import plan_words
+from scapegoat.auditing.candidates import WATCHING, Bench, Candidate, rule_text
+from scapegoat.auditing.elimination import PLAIN
+from scapegoat.auditing.searching import Found, Go, Search, found_in
+from scapegoat.experiments import RunStore, Spec
+from scapegoat.experiments.executors import Outcome, named
+from scapegoat.experiments.run import Result
+from scapegoat.report.estimate import over_seeds
+from scapegoat.report.planned import Option, Plan, Stop
+
+BUDGET = 0.03
+"""Test accuracy that a plan may cost, unless the user says otherwise."""
+
+
+class Planner:
+    """Searches a plan around an audit's matrix, and tells what it found."""
+
+    def __init__(
+        self,
+        planned: Mapping[str, Spec],
+        store: RunStore,
+        outcome: Outcome,
+        go: Go,
+        budget: float,
+        root: str | Path | None = None,
+    ) -> None:
+        self._store, self._outcome, self._budget, self._root = store, outcome, budget, root
+        self._execute = go
+        self._known: dict[str, Found] = {}
+        self._best: Candidate | None = None
+        self._matrix = list(planned.values())
+        self._bench = Bench(self._matrix, PLAIN, root)
+        self._search = Search(self._bench, self._look, self._go, budget)
+
+    def _go(self, specs: Iterable[Spec]) -> None:
+        """Compute what this audit has neither computed nor failed to."""
+        known = {*self._outcome.summaries, *self._outcome.failures}
+        todo = [spec for name, spec in named(specs, self._root).items() if name not in known]
+        if todo:
+            self._execute(todo)
+
+    def opening(self) -> list[Spec]:
+        """What the search needs whatever the matrix says: it can run beside the matrix's first runs."""
+        return self._search.opening()
+
+    def expected(self) -> int:
+        """About how many runs the search adds to the matrix."""
+        offered = len(self._bench.of_rule(self._bench.plain))
+        attacks = len(self._bench.attacks(self._bench.today))
+        return 2 * offered + offered + 2 * attacks
+
+    def find(self, chosen: Iterable[Spec]) -> Plan | None:
+        """The plan; `chosen` are the matrix's runs that count. None if today's setting has no run to start from."""
+        bench, search = self._bench, self._search
+        if self._look(bench.name(bench.today, WATCHING)) is None:
+            return None
+        best = self._best = search.run(self._rules(chosen))
+        for seed in bench.seeds[1:]:
+            for candidate in dict.fromkeys((bench.today, best)):
+                self._go([bench.spec(candidate, attack, seed) for attack in bench.attacks(candidate)])
+        options = {c: found for c in search.met if (found := self._option(c)) is not None}
+        today, chosen_option = options[bench.today], options[best]
+        tried = len(options)
+        return Plan(
+            budget=self._budget,
+            today=today,
+            recommended=chosen_option,
+            options=tuple(options.values()),
+            headline=plan_words.headline(today, chosen_option),
+            sentences=plan_words.sentences(today, chosen_option, self._budget, tried),
+            do=plan_words.lines(chosen_option, self._matrix[0]),
+            failed=tuple(self._failed()),
+        )
+
+    def results(self) -> tuple[Result, ...]:
+        """The runs of the recommended setting, once it is found."""
+        best, store = self._best, self._store
+        found: list[Result] = []
+        if best is None:
+            return ()
+        for seed in self._bench.seeds:
+            for attack in self._bench.attacks(best):
+                name = self._bench.name(best, attack, seed)
+                if name in self._outcome.summaries:
+                    spec, summary = self._bench.spec(best, attack, seed), dict(self._outcome.summaries[name])
+                    found.append(Result(spec, summary, store.rounds(name), store.targets(name)))
+        return tuple(found)
+
+    def _rules(self, chosen: Iterable[Spec]) -> list[str]:
+        """Plain averaging, and the one other rule that leaks least to its worst attack."""
+        bench, search = self._bench, self._search
+        others = {rule_text(spec) for spec in chosen} - {bench.plain}
+        bare = [Candidate(rule, bench.today.protect, bench.today.rounds) for rule in sorted(others)]
+        met = [c for c in bare if self._look(bench.name(c, WATCHING)) is not None]
+        best = sorted(met, key=lambda c: (search.leakage(c), c.rule))[:1]
+        return [bench.plain, *(c.rule for c in best)]
+
+    def _look(self, name: str) -> Found | None:
+        if name not in self._known and name in self._outcome.summaries:
+            self._known[name] = found_in(self._outcome.summaries[name], self._store.rounds(name))
+        return self._known.get(name)
+
+    def _failed(self) -> Iterable[str]:
+        for failure in self._outcome.failures.values():
+            if failure.spec.federation.protect:
+                yield f"{failure.name[:12]}: {failure.reason}"
+
+    def _option(self, candidate: Candidate) -> Option | None:
+        """What is known of a candidate, over the seeds that it has all runs of."""
+        bench, search = self._bench, self._search
+        met = [a for a in bench.attacks(candidate) if self._look(bench.name(candidate, a)) is not None]
+        if WATCHING not in met:
+            return None
+        seeds = [s for s in bench.seeds if all(self._look(bench.name(candidate, a, s)) is not None for a in met)]
+        found = {a: [f for s in seeds if (f := self._look(bench.name(candidate, a, s)))] for a in met}
+        leakage = {a: over_seeds([f.auc for f in of]) for a, of in found.items()}
+        tests = {a: _mean([f.test_accuracy for f in of]) for a, of in found.items()}
+        worst = max(met, key=lambda a: leakage[a].value)
+        today = [f for s in seeds if (f := self._look(bench.name(bench.today, WATCHING, s)))]
+        epsilons = [f.epsilon for of in found.values() for f in of if f.epsilon is not None]
+        return Option(
+            rule=json.loads(candidate.rule),
+            protect=tuple(json.loads(candidate.protect)),
+            rounds=candidate.rounds,
+            leakage=leakage[worst],
+            attack=worst,
+            watching=leakage[WATCHING],
+            test_accuracy=tests[WATCHING],
+            under_attack=min(tests.values()),
+            cost=_mean([f.test_accuracy for f in today]) - tests[WATCHING],
+            attacks=tuple(met),
+            complete=search.complete(candidate),
+            runs=tuple(bench.name(candidate, a, s) for s in seeds for a in met),
+            seeds=len(seeds),
+            epsilon=max(epsilons, default=None),
+            stops=tuple(Stop(r, s.auc, s.test) for r, s in sorted(search.stops(candidate).items())),
+        )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,207 @@
+"""The search for a plan: which rule, which protections, how many rounds, within a budget of test accuracy.
+
+Successive halving, the cheapest questions first. Every protection is watched (what does it cost, what does the model
+give away to anyone?); the better half of each rule meets the attack that is strongest on the rule; the best two of all,
+each stopped at its best round within the budget, meet all attacks, and more of them as long as the best has not met
+them all. A decision is made from the figures of finished runs alone, so that the same audit, stopped and started
+however often, decides alike and computes nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from scapegoat.auditing.candidates import WATCHING, Bench, Candidate
+from scapegoat.experiments import Spec
+from scapegoat.membership.metrics import Estimate
+from scapegoat.protections import registry as protections
+
+AT_ONCE = 2
+"""So many candidates get all attacks at a time: one per core."""
+MOST_COMPLETED = 4
+"""More are not given all attacks, even if the next might leak a little less."""
+GAIN = 0.02
+"""What stopping early must gain in AUC, and a plan on today's setting: less may be chance."""
+SIMPLER = 0.005
+"""What a protection, or another rule than plain averaging, must gain in AUC to be worth its trouble; what asks
+something of every client, twice that."""
+TRADE = 0.25
+"""What a share of test accuracy counts in AUC within the budget: of settings that leak alike, the better model."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one run tells: the AUC of its strongest score, the test accuracy, and both by evaluated round.
+
+    By round it is the AUC of that round's margins, the one score that does not look back.
+    """
+
+    auc: Estimate
+    test_accuracy: float
+    by_round: Mapping[int, tuple[float, float]]
+    epsilon: float | None = None
+
+
+def found_in(summary: Mapping[str, Any], rounds: pa.Table) -> Found:
+    """The figures of a finished run."""
+    worst = summary["membership"]["worst_score"]
+    low, high = worst["auc_ci"]
+    by_round = {}
+    if "attack_auc" in rounds.column_names:
+        columns = (rounds[name].to_pylist() for name in ("round", "attack_auc", "test_accuracy"))
+        by_round = {r + 1: (a, t) for r, a, t in zip(*columns, strict=True) if a is not None and t is not None}
+    epsilon = (summary.get("privacy") or {}).get("epsilon")
+    return Found(Estimate(worst["auc"], low, high), summary["test_accuracy"], by_round, epsilon)
+
+
+class Stopped(NamedTuple):
+    """A setting after a round: AUC of its strongest attack, test accuracy without an attack, the least under one."""
+
+    auc: float
+    test: float
+    attacked: float
+
+
+Look = Callable[[str], Found | None]
+"""The figures of a run by its name; None if it has not finished."""
+Go = Callable[[Iterable[Spec]], None]
+"""Computes runs; those that are there already cost nothing."""
+
+
+class Search:
+    """One search. `bench` makes the runs of candidates, `look` tells what is known of one, `go` computes some."""
+
+    def __init__(self, bench: Bench, look: Look, go: Go, budget: float) -> None:
+        self._bench, self._look, self._go, self._budget = bench, look, go, budget
+        self.met: dict[Candidate, None] = {}
+        """Every candidate of which anything was computed, in the order of the search."""
+
+    def opening(self) -> list[Spec]:
+        """What is computed in any case: today's setting and every protection under plain averaging, watched."""
+        bench = self._bench
+        return [bench.spec(c, WATCHING) for c in (bench.today, *bench.of_rule(bench.plain))]
+
+    def run(self, rules: Sequence[str]) -> Candidate:
+        """Search among these rules, of which the matrix has the runs without protections; the recommended candidate."""
+        bench, today = self._bench, self._bench.today
+        pool: list[Candidate] = []
+        offered = {rule: bench.of_rule(rule) for rule in rules}
+        self._go(bench.spec(c, WATCHING) for found in offered.values() for c in found)
+        second = []
+        for rule, tried in offered.items():
+            bare = Candidate(rule, today.protect, today.rounds)
+            ranked = sorted(self._known(tried), key=self._rank)
+            kept = ranked[: math.ceil(len(ranked) / 2)]
+            strongest = self.strongest(bare)
+            second += [bench.spec(c, strongest) for c in kept]
+            pool += [bare, *kept]
+            self.met |= dict.fromkeys([bare, *tried])
+        self._go(second)
+        entries = {c: c.trained(self.stop(c)) for c in self._known(pool)}
+        self.met |= dict.fromkeys(entries.values())
+        best = self._complete(entries)
+        # What is not clearly better than today's setting is not worth a change.
+        return best if best != today and self.leakage(best) < self.leakage(today) - GAIN else today
+
+    def _complete(self, entries: Mapping[Candidate, Candidate]) -> Candidate:
+        """Give all attacks to the best, as known so far, until the best has met them all."""
+        completed: list[Candidate] = [self._bench.today]
+        while True:
+            ranked = sorted(entries.values(), key=lambda c: self._rank_stopped(c, entries))
+            waiting = [c for c in ranked if c not in completed]
+            best = min(completed, key=lambda c: self._rank_stopped(c, entries))
+            if not waiting or len(completed) > MOST_COMPLETED:
+                return best
+            if self._rank_stopped(best, entries) <= self._rank_stopped(waiting[0], entries):
+                return best
+            batch = waiting[:AT_ONCE]
+            self._go(spec for c in batch for spec in self._bench.specs(c))
+            completed += batch
+
+    def leakage(self, candidate: Candidate) -> float:
+        """The largest AUC of the attacks that it has met so far; 1 if it has met none."""
+        found = [f.auc.value for a in self._bench.attacks(candidate) if (f := self._of(candidate, a)) is not None]
+        return max(found, default=1.0)
+
+    def complete(self, candidate: Candidate) -> bool:
+        """Whether every attack has been tried on it."""
+        return all(self._of(candidate, a) is not None for a in self._bench.attacks(candidate))
+
+    def strongest(self, bare: Candidate) -> str:
+        """The attack that finds out most under a rule without protections, beside watching."""
+        tried = [a for a in self._bench.attacks(bare) if a != WATCHING and self._of(bare, a) is not None]
+        return max(tried, key=lambda a: self._auc(bare, a), default=WATCHING)
+
+    def stops(self, candidate: Candidate) -> dict[int, Stopped]:
+        """By round: what it would be had it been stopped there, as far as its attacks have been tried."""
+        watched = self._of(candidate, WATCHING)
+        if watched is None:
+            return {}
+        others = [f for a in self._bench.attacks(candidate) if (f := self._of(candidate, a)) is not None]
+        return {
+            r: Stopped(
+                max(f.by_round[r][0] for f in others if r in f.by_round),
+                test,
+                min(f.by_round[r][1] for f in others if r in f.by_round),
+            )
+            for r, (_, test) in watched.by_round.items()
+        }
+
+    def stop(self, candidate: Candidate) -> int:
+        """The round after which it leaks least within the budget; all of them unless that gains `GAIN`."""
+        stops = self.stops(candidate)
+        within = {r: stop.auc for r, stop in stops.items() if self._affordable(stop)}
+        if not within or (candidate.rounds in within and min(within.values()) > within[candidate.rounds] - GAIN):
+            return candidate.rounds
+        return min(within, key=lambda r: (within[r] + TRADE * self._cost(stops[r].test), -r))
+
+    def _rank(self, candidate: Candidate) -> tuple[bool, float, float]:
+        """Within the budget first, then by the least that it leaks there, as far as it is known, and what it costs."""
+        return self._placed(candidate, self.stops(candidate).get(self.stop(candidate), self._as_it_is(candidate)))
+
+    def _as_it_is(self, candidate: Candidate) -> Stopped:
+        """Trained to its end, by the strongest score."""
+        met = [f for a in self._bench.attacks(candidate) if (f := self._of(candidate, a)) is not None]
+        attacked = min((f.test_accuracy for f in met), default=0.0)
+        return Stopped(self.leakage(candidate), self._test(candidate), attacked)
+
+    def _affordable(self, stop: Stopped) -> bool:
+        """Within the budget while nobody attacks, and under attack within twice that, or no worse than today's."""
+        today = self._as_it_is(self._bench.today)
+        floor = min(today.attacked, today.test - 2 * self._budget)
+        return self._cost(stop.test) <= self._budget + 1e-9 and stop.attacked >= floor - 1e-9
+
+    def _placed(self, candidate: Candidate, stop: Stopped) -> tuple[bool, float, float]:
+        cost = self._cost(stop.test)
+        trouble = sum(2 if protections.cls(p["name"]).acts == "client" else 1 for p in json.loads(candidate.protect))
+        trouble += candidate.rule != self._bench.plain
+        return not self._affordable(stop), stop.auc + TRADE * cost + SIMPLER * trouble, cost
+
+    def _rank_stopped(self, candidate: Candidate, entries: Mapping[Candidate, Candidate]) -> tuple[bool, float, float]:
+        """The same for a candidate stopped early: by its own runs where it has any, else by the longer one's rounds."""
+        if self._of(candidate, WATCHING) is not None:
+            return self._placed(candidate, self._as_it_is(candidate))
+        return self._rank(next(c for c, stopped in entries.items() if stopped == candidate))
+
+    def _known(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        return [c for c in candidates if self._of(c, WATCHING) is not None]
+
+    def _of(self, candidate: Candidate, attack: str) -> Found | None:
+        return self._look(self._bench.name(candidate, attack))
+
+    def _auc(self, candidate: Candidate, attack: str) -> float:
+        found = self._of(candidate, attack)
+        return 0.0 if found is None else found.auc.value
+
+    def _test(self, candidate: Candidate) -> float:
+        found = self._of(candidate, WATCHING)
+        return 0.0 if found is None else found.test_accuracy
+
+    def _cost(self, test: float) -> float:
+        return self._test(self._bench.today) - test

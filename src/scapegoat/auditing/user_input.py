@@ -1,0 +1,61 @@
+"""A user's own model and data, as a spec states them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from scapegoat import models
+from scapegoat.errors import InputError
+from scapegoat.files import PRIVATE, whole
+
+Model = str | Mapping[str, Any] | nn.Module | Callable[..., nn.Module]
+Data = str | Mapping[str, Any] | tuple[Any, Any]
+
+
+def stated_model(model: Model) -> Any:
+    """The model as a spec states it."""
+    if isinstance(model, str | Mapping):
+        return model
+    if not isinstance(model, nn.Module) and not callable(model):
+        raise InputError(f"model: a name, a module or a factory is expected, got {type(model).__name__}")
+    return models.given(model)
+
+
+def stated_data(data: Any, out: Path | None) -> Any:
+    """The data as a spec states it."""
+    if isinstance(data, Mapping) and "name" not in data:
+        raise InputError(
+            "data: a mapping is {'name': ..., option: value}; arrays are handed over as a pair, data=(x, y), "
+            "their options as overrides=['data.option=value']"
+        )
+    return data if isinstance(data, str | Mapping) else {"name": f"given:{_save(data, out)}"}
+
+
+def _save(data: Any, out: Path | None) -> Path:
+    """A pair of arrays as a file of its own content's name, which the user's own workers can read and nobody else."""
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise InputError("data: a name, npz:PATH, or a pair (records, labels) is expected")
+    x, y = (d.detach().cpu().numpy() if isinstance(d, Tensor) else np.asarray(d) for d in data)
+    if x.dtype == object or y.dtype == object:
+        raise InputError("data: records and labels must be numbers of one shape each")
+    if x.ndim < 2 or y.ndim < 1 or len(x) != len(y):
+        count = len(y) if y.ndim else 1
+        raise InputError(f"data: records of shape {x.shape} with {count} labels; one label per record is expected")
+    folder = (out or Path(tempfile.gettempdir())) / "data"
+    path = folder / f"{hashlib.sha256(x.tobytes() + y.tobytes() + repr(x.shape).encode()).hexdigest()[:16]}.npz"
+    if path.exists():
+        # Of an earlier version, or of somebody else: then it is not ours to change.
+        with contextlib.suppress(OSError):
+            path.chmod(PRIVATE)
+        return path
+    with whole(path, mode=PRIVATE) as draft, draft.open("wb") as stream:
+        np.savez(stream, x=x, y=y)
+    return path

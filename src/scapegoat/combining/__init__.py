@@ -1,0 +1,1 @@
+"""What rules share: the stack of updates, the contract of a rule, pipelines, order statistics, clustering, noise."""

@@ -1,0 +1,270 @@
+"""The updates of a round as a rule sees them: only well-formed rows, never copied as a whole.
+
+This is the one place where malformed updates are set aside. A row is malformed if it is not a vector of the round's
+length and type, if it holds NaN or Inf, or if its squared norm overflows float32. It is its sender's fault, not the
+round's: the other rows are aggregated as if it had never come, and it is reported as rejected.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Concatenate, ParamSpec
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from scapegoat import geometry
+from scapegoat.combining.arrays import as_tensor
+from scapegoat.combining.contract import Aggregate
+from scapegoat.errors import InputError
+
+P = ParamSpec("P")
+Updates = Tensor | NDArray[Any] | Sequence[Tensor | NDArray[Any]]
+"""A matrix [n, d] or n vectors: tensors, NumPy arrays, or arrays of any library that NumPy or DLPack can read."""
+
+LARGEST_SQUARE = torch.finfo(torch.float32).max
+_SHORT = 1e15
+"""A norm below this is far below the largest that can be squared, whatever float32 made of it."""
+_ADD_WIDTH = 1 << 15
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Well-formed rows x_i [n, d], each times `scale[i]`, of the updates that arrived.
+
+    `accepted` [arrived] says which rows these are. `checked` is False until the values have been looked at. Where rows
+    were merged, `members` [n, arrived] says whose updates are in each, and `accepted` which of them it stands for.
+    """
+
+    rows: geometry.Rows
+    accepted: Tensor
+    d: int
+    scale: Tensor | None = None
+    checked: bool = False
+    members: Tensor | None = None
+    _known: dict[str, Tensor] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def places(self) -> list[int]:
+        """Where each row stood among the updates that arrived."""
+        return self.accepted.nonzero().flatten().tolist()
+
+    def ids(self, client_ids: Sequence[int] | None) -> tuple[int, ...]:
+        """The clients behind the rows; `client_ids` name all that arrived (by default their places)."""
+        return tuple(self.places if client_ids is None else (client_ids[i] for i in self.places))
+
+    def gram(self) -> Tensor:
+        """Inner products of the rows [n, n], float64."""
+        if "gram" not in self._known:
+            self._known["gram"] = geometry.gram(self.rows)
+        matrix = self._known["gram"]
+        return matrix if self.scale is None else matrix * self.scale[:, None] * self.scale[None, :]
+
+    def norms(self) -> Tensor:
+        """Euclidean norms of the rows [n], float64."""
+        if "squares" not in self._known:
+            known = self._known.get("gram")
+            self._known["squares"] = geometry.squared_norms(self.rows) if known is None else known.diagonal().clone()
+        length = self._known["squares"].sqrt()
+        return length if self.scale is None else length * self.scale
+
+    def weighted(self, weights: Tensor, out: Tensor | None = None) -> Tensor:
+        """sum_i weights[i] x_i as a float32 vector [d], in `out` if given."""
+        weights = weights.double() if self.scale is None else weights.double() * self.scale
+        used = weights.nonzero().flatten().tolist()
+        if isinstance(self.rows, Tensor) and 3 * len(used) > len(self):
+            return torch.mv(self.rows.T, weights.to(self.rows.dtype), out=out)
+        out = torch.zeros(self.d) if out is None else out.zero_()
+        factors = weights.tolist()
+        for start in range(0, self.d, _ADD_WIDTH):
+            part = out[start : start + _ADD_WIDTH]
+            for i in used:
+                part.add_(self.rows[i][start : start + _ADD_WIDTH], alpha=factors[i])
+        return out
+
+    def mean(self, keep: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """Mean of the rows, or of those where `keep` [n] is True; in `out` if given."""
+        chosen = torch.ones(len(self), dtype=torch.float64) if keep is None else keep.double()
+        return self.weighted(chosen / chosen.sum().clamp_min(1), out)
+
+    def columns(self, start: int, stop: int) -> list[Tensor]:
+        """Columns start..stop of every row."""
+        if self.scale is None:
+            return [row[start:stop] for row in self.rows]
+        return [row[start:stop] * factor for row, factor in zip(self.rows, self.scale.tolist(), strict=True)]
+
+    def scaled(self, factors: Tensor) -> Stack:
+        """The same rows times `factors` [n]; nothing is copied."""
+        return replace(self, scale=factors.double() if self.scale is None else factors.double() * self.scale)
+
+    def subset(self, keep: Tensor) -> Stack:
+        """Only the rows where `keep` [n] is True, as views."""
+        index = keep.nonzero().flatten()
+        accepted = torch.zeros_like(self.accepted)
+        accepted[self.accepted.nonzero().flatten()[index]] = True
+        known = {"squares": self._known["squares"][index]} if "squares" in self._known else {}
+        if "gram" in self._known:
+            known["gram"] = self._known["gram"][index[:, None], index]
+        return replace(
+            self,
+            rows=tuple(self.rows[i] for i in index.tolist()),
+            accepted=accepted,
+            scale=None if self.scale is None else self.scale[index],
+            members=None if self.members is None else self.members[index],
+            _known=known,
+        )
+
+    def combined(self, weights: Tensor) -> Tensor:
+        """k sums of the rows as a matrix [k, d], row i being sum_j weights[i, j] x_j, in one pass."""
+        factors = (weights.double() if self.scale is None else weights.double() * self.scale).float()
+        out = torch.empty(len(factors), self.d)
+        for start, block in geometry.blocks(self.rows, _ADD_WIDTH):
+            out[:, start : start + _ADD_WIDTH] = factors @ block
+        return out
+
+    def merged(self, groups: Sequence[Sequence[int]]) -> Stack:
+        """The mean of every group of rows, in the place of the group's first; to be screened again."""
+        ordered, places = sorted(groups, key=lambda group: group[0]), self.places
+        weights = torch.zeros(len(ordered), len(self), dtype=torch.float64)
+        accepted = torch.zeros_like(self.accepted)
+        alone = torch.eye(len(self.accepted), dtype=torch.bool)[self.accepted]
+        known = alone if self.members is None else self.members
+        members = torch.zeros(len(ordered), len(self.accepted), dtype=torch.bool)
+        for i, group in enumerate(ordered):
+            weights[i, list(group)] = 1 / len(group)
+            accepted[places[group[0]]] = True
+            members[i] = known[list(group)].any(0)
+        return replace(self.holding(self.combined(weights)), accepted=accepted, members=members)
+
+    def matrix(self) -> Tensor:
+        """The rows as a matrix of their own [n, d] (a copy)."""
+        out = torch.empty(len(self), self.d)
+        for i, row in enumerate(self.rows):
+            out[i] = row if self.scale is None else row * float(self.scale[i])
+        return out
+
+    def holding(self, rows: Tensor) -> Stack:
+        """Other rows [n, d] in the places of these, to be screened again."""
+        return replace(self, rows=rows, scale=None, checked=False, _known={})
+
+    def aggregate(
+        self, update: Tensor, kept: Tensor | None = None, notes: Mapping[str, float] | None = None
+    ) -> Aggregate:
+        """The answer of a rule that kept the rows `kept` [n] (all by default)."""
+        accepted = self.accepted if self.members is None else self.members.any(0)
+        everyone = accepted.clone()
+        if kept is not None and self.members is None:
+            everyone[accepted] = kept
+        elif kept is not None and self.members is not None:
+            everyone = self.members[kept].any(0)
+        return Aggregate(update=update, kept=everyone, rejected=~accepted, notes=dict(notes or {}))
+
+    def nothing(self, notes: Mapping[str, float] | None = None) -> Aggregate:
+        """The answer where no row entered: a zero update."""
+        return self.aggregate(torch.zeros(self.d), torch.zeros(len(self), dtype=torch.bool), notes)
+
+
+def collect(updates: Updates | Stack, dimension: int | None = None) -> Stack:
+    """The updates that have the right shape and type.
+
+    `dimension` is the length that the server expects; without it the most common length is expected. Among vectors of
+    several types the most common floating type counts (float32 in a draw), and whole numbers only where nobody sent
+    floating-point ones. A matrix that is none is an InputError: it is the caller's, not a client's.
+    """
+    if isinstance(updates, Stack):
+        return updates
+    if not isinstance(updates, (list, tuple)):
+        if isinstance(updates, Tensor) or hasattr(updates, "__array__") or hasattr(updates, "__dlpack__"):
+            return _matrix(updates, dimension)
+        if isinstance(updates, (str, bytes, Mapping)) or not isinstance(updates, Sequence):
+            raise InputError(
+                f"updates are of type {type(updates).__name__}; an array [n, d] or a list of n is expected"
+            )
+    vectors = [v if v is not None and v.dim() == 1 else None for v in map(as_tensor, updates)]
+    if dimension is None:
+        dimension = _most_common([v.numel() for v in vectors if v is not None], first=None) or 0
+    types = [v.dtype for v in vectors if v is not None and v.numel() == dimension]
+    dtype = _most_common([t for t in types if t.is_floating_point] or types, first=torch.float32)
+    accepted = torch.tensor(
+        [v is not None and v.numel() == dimension and v.dtype == dtype for v in vectors], dtype=torch.bool
+    )
+    rows = tuple(
+        v.to(torch.float32) for v, fine in zip(vectors, accepted.tolist(), strict=True) if fine and v is not None
+    )
+    return Stack(rows=rows, accepted=accepted, d=dimension)
+
+
+def screened(
+    by_gram: bool = False, plain: bool = False
+) -> Callable[[Callable[Concatenate[Stack, P], Aggregate]], Callable[Concatenate[Updates | Stack, P], Aggregate]]:
+    """Decorator: a function of well-formed rows becomes one of whatever arrived.
+
+    The rows are screened by their norms, by their Gram matrix if the function needs that anyway, or, if it needs
+    neither, in the plainest way. If no row is left, the answer is a zero update that nobody entered.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[Stack, P], Aggregate],
+    ) -> Callable[Concatenate[Updates | Stack, P], Aggregate]:
+        @functools.wraps(function)
+        def safe(updates: Updates | Stack, /, *args: P.args, **kwargs: P.kwargs) -> Aggregate:
+            stack = checked(collect(updates), by_gram, plain)
+            return function(stack, *args, **kwargs) if len(stack) else stack.nothing()
+
+        return safe
+
+    return decorate
+
+
+def checked(stack: Stack, by_gram: bool = False, plain: bool = False) -> Stack:
+    """The rows of the stack whose values are finite and can be squared.
+
+    With `plain`, norms are not kept: where all are far from the limit, float32 tells as much, and sooner.
+    """
+    if stack.checked:
+        return stack
+    if plain and _far_from_the_limit(stack):
+        return replace(stack, checked=True)
+    squares = stack.gram().diagonal() if by_gram else stack.norms().square()
+    fine = squares <= LARGEST_SQUARE  # False for NaN
+    return replace(stack if bool(fine.all()) else stack.subset(fine), checked=True)
+
+
+def _far_from_the_limit(stack: Stack) -> bool:
+    """Whether all rows are finite and short enough that rounding cannot matter."""
+    if stack.scale is not None or stack.d == 0:
+        return False
+    if isinstance(stack.rows, Tensor):
+        return bool((torch.linalg.vector_norm(stack.rows, dim=1) < _SHORT).all())  # False for NaN
+    return all(float(torch.linalg.vector_norm(row)) < _SHORT for row in stack.rows)
+
+
+def _matrix(updates: Any, dimension: int | None) -> Stack:
+    matrix = as_tensor(updates)
+    if matrix is None or matrix.dim() != 2:
+        kind = getattr(updates, "dtype", type(updates).__name__)
+        shape = tuple(getattr(updates, "shape", ()))
+        raise InputError(f"stacked updates are {kind} of shape {shape}; an array of numbers [n, d] is expected")
+    n, d = matrix.shape
+    if dimension is not None and d != dimension:
+        return Stack(rows=(), accepted=torch.zeros(n, dtype=torch.bool), d=dimension)
+    rows = matrix.to(torch.float32)
+    if d > 1 and rows.stride(1) != 1:
+        rows = rows.contiguous()
+    return Stack(rows=rows, accepted=torch.ones(n, dtype=torch.bool), d=d)
+
+
+def _most_common(values: list[Any], first: Any) -> Any:
+    """The most frequent value; in a draw `first` if it takes part, else the one seen first."""
+    counts = Counter(values)
+    if not counts:
+        return first
+    most = max(counts.values())
+    return first if counts.get(first) == most else next(v for v in values if counts[v] == most)

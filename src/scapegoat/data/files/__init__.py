@@ -1,0 +1,1 @@
+"""Finding, checking, fetching, importing and keeping the files of data sets."""

@@ -1,0 +1,30 @@
+"""What kind of data a path without a prefix leads to: told by what is there, else by how it is called."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+_ENDINGS = {
+    ".npz": "npz",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+}
+_STARTS = {b"PK\x03\x04": "npz", b"PAR1": "parquet"}
+
+
+def kind_of(name: str, roots: list[Path]) -> str | None:
+    """`npz`, `parquet`, `csv` or `images` for a path to such a file or folder; None for what is no path."""
+    given = Path(name).expanduser()
+    by_name = next((kind for ending, kind in _ENDINGS.items() if name.lower().endswith(ending)), None)
+    for path in [given, *(root / given for root in roots)]:
+        with contextlib.suppress(OSError):  # whoever reads it says what is wrong
+            if path.is_dir():
+                return "parquet" if any(path.glob("*.parquet")) else "images"
+            if path.is_file():
+                with path.open("rb") as stream:
+                    return _STARTS.get(stream.read(4), by_name)
+    return by_name

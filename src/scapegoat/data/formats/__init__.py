@@ -1,0 +1,1 @@
+"""What data sets are read from, without trust in the files."""

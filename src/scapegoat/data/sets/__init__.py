@@ -1,0 +1,1 @@
+"""Data sets, one file each: those with a public home, the generated one, and what users bring."""

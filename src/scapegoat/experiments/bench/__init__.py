@@ -1,1 +1,0 @@
-"""What `scapegoat bench` runs: one file a subject, each with `run(quick) -> dict`."""

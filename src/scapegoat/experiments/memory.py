@@ -1,0 +1,173 @@
+"""How much memory a run will need, told from its parts before the first round, and refused where it is not there.
+
+The data and the model are in memory by then. What is still to come is mostly vectors as long as the model: the updates
+of a round above all, the rule's memory, the optimizer's. The activations of a pass are found by passing two records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from scapegoat.data.formats.memory import available
+from scapegoat.data.formats.safe_io import human
+from scapegoat.errors import InputError
+from scapegoat.federation.cast import Cast
+from scapegoat.federation.local import clients_at_once
+from scapegoat.federation.simulation import TRAIN_ACCURACY_RECORDS
+from scapegoat.gradients.plan import ACTIVATION_FLOATS
+from scapegoat.modelling.flat_model import IMAGES_AT_ONCE, FlatModel
+
+LIBRARIES = 64 << 20
+"""What is imported on the way: clustering, statistics, Parquet."""
+
+BLOCKS = 32 << 20
+"""Blocks of columns that a rule goes through at a time."""
+
+BACKWARD = 1.5
+"""A backward pass holds this many times what the forward pass left it."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that takes memory, and what would make it smaller."""
+
+    what: str
+    bytes: float
+    less: str = ""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a run needs beside its data and its model: parts that stay, and the largest of those that come and go."""
+
+    kept: tuple[Part, ...]
+    passing: tuple[Part, ...]
+
+    @property
+    def bytes(self) -> int:
+        """All of it at the peak."""
+        return int(sum(p.bytes for p in self.kept) + max(p.bytes for p in self.passing)) + LIBRARIES
+
+    @property
+    def largest(self) -> list[Part]:
+        """The parts at the peak, the largest first."""
+        return sorted((*self.kept, max(self.passing, key=lambda p: p.bytes)), key=lambda p: -p.bytes)
+
+
+def needed(cast: Cast, server_view: bool = False) -> Need:
+    """What the rounds of this federation will need."""
+    setting, model, rule = cast.setting, cast.model, cast.server.rule
+    d, n, vector = model.d, setting.picked, 4.0 * model.d
+    stale = setting.schedule.memory + (1 if cast.server.keeps_old else 0)
+    waiting = _waiting(n, setting.updates_per_step, setting.rounds)
+    fewer = "pick fewer clients (federation.fraction)"
+    kept = [
+        Part(f"the updates of {n} clients", n * vector, fewer),
+        Part(
+            f"{setting.server.optimizer}'s moments", setting.server.vectors * vector, "federation.server.optimizer=sgd"
+        ),
+        Part("earlier models", stale * vector, "a smaller federation.schedule.tau_max"),
+        Part("updates that wait", waiting * vector, "a smaller federation.schedule.buffer"),
+        Part("what the rule remembers", 4.0 * rule.keeps(setting.clients, d), "defense.sketch or defense.remember"),
+        Part("the scores of every round", 4.0 * setting.rounds * len(cast.targets), "fewer attack.targets"),
+    ]
+    if server_view:
+        seen = 6 * 8.0 * setting.clients * len(cast.targets)
+        kept.append(Part("what a curious server notes", seen, "evaluation.server_view=false"))
+    per_record = activations(model, cast.targets.x, cast.targets.y)
+    passing = [
+        _training(cast, per_record),
+        _crafting(cast, per_record),
+        Part(f"{rule.name} over {n} updates", 4.0 * rule.needs(setting.updates_per_step, d) + BLOCKS, fewer),
+        Part("a checkpoint", 2 * vector),
+        Part("the records of the last evaluation", _evaluated(cast)),
+    ]
+    return Need(tuple(kept), tuple(passing))
+
+
+def refuse_what_does_not_fit(cast: Cast, server_view: bool = False) -> Need:
+    """What is needed; an InputError with the numbers where that is more than is free."""
+    need, free = needed(cast, server_view), available()
+    if need.bytes > free:
+        told = [f"{human(p.bytes)} for {p.what}" for p in need.largest[:2]]
+        ways = dict.fromkeys(p.less for p in need.largest[:2] if p.less)
+        raise InputError(
+            f"the run needs {human(need.bytes)} of memory beside its data, {human(free)} are free: {', '.join(told)} "
+            f"(a model of {cast.model.d:,} parameters); what helps: {', '.join([*ways, 'a smaller model'])}"
+        )
+    return need
+
+
+def activations(model: FlatModel, x: Tensor, y: Tensor) -> float:
+    """Bytes per record that a forward pass keeps for the backward pass, found with two records."""
+    own = {p.untyped_storage().data_ptr() for p in model.parameters}
+    found: dict[int, int] = {}
+
+    def note(saved: Tensor) -> Tensor:
+        memory = saved.untyped_storage().data_ptr()
+        if memory not in own:
+            found[memory] = max(found.get(memory, 0), saved.nbytes)
+        return saved
+
+    training = model.module.training
+    model.module.eval()  # statistics stay as they are
+    try:
+        with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
+            model.task.losses(model.module(x[:2]), y[:2]).mean()
+    finally:
+        model.module.train(training)
+    return sum(found.values()) / max(len(x[:2]), 1)
+
+
+def _waiting(picked: int, size: int, rounds: int) -> int:
+    """Updates that wait at the most until the server steps, and the copy of them that it steps with; 0 in step."""
+    if size == picked:
+        return 0
+    waiting = most = 0
+    for _ in range(min(rounds, 2 * size)):
+        waiting += picked
+        most = max(most, waiting)
+        waiting %= size
+    return most + size
+
+
+def _training(cast: Cast, per_record: float) -> Part:
+    """Batches and activations of a pass; local epochs take all records of a client and have vectors of their own."""
+    setting, model = cast.setting, cast.model
+    floats = max(1, cast.targets.floats)
+    together = clients_at_once(model.d, setting.batch_size * floats)
+    images = cast.targets.x.dim() == 4 and not model.has_statistics
+    at_once = IMAGES_AT_ONCE if images else setting.batch_size * min(together, setting.picked)
+    batches = 4.0 * setting.batch_size * floats * min(together, setting.picked)
+    own = 4.0 * model.d
+    if setting.local.sends == "epochs":
+        at_once = setting.batch_size
+        batches = 4.0 * floats * max((len(shard) for shard in cast.splits.shards), default=0)
+        own = 4.0 * model.d * (3 + getattr(setting.local, "vectors", 0))
+    return Part("a training pass", batches + own + BACKWARD * per_record * at_once, "a smaller federation.batch_size")
+
+
+def _crafting(cast: Cast, per_record: float) -> Part:
+    """What the attacker's clients send, honestly and crafted, and gradients of mask samples that are written out."""
+    setting, attacker = cast.setting, cast.attacker
+    senders, d = min(setting.malicious, setting.picked), cast.model.d
+    own = (2 * senders + 2) * 4.0 * d
+    if not senders or not attacker.attack.per_sample:
+        return Part("the attacker's updates", own, "a smaller federation.malicious")
+    # Linear layers are never written out: their inner products follow from activations.
+    linear = sum(
+        p.numel() for m in cast.model.module.modules() if type(m) is nn.Linear for p in m.parameters(recurse=False)
+    )
+    masks = len(attacker.mask)
+    at_once = min(masks, max(8.0, ACTIVATION_FLOATS / max(1.0, per_record / 4)))
+    return Part(
+        "crafting", own + 4.0 * masks * max(0, d - linear) + BACKWARD * per_record * at_once, "a smaller attack.mask"
+    )
+
+
+def _evaluated(cast: Cast) -> float:
+    records = min(TRAIN_ACCURACY_RECORDS, sum(len(shard) for shard in cast.splits.shards))
+    return 4.0 * records * cast.targets.floats

@@ -1,0 +1,1 @@
+"""What arrives from nodes: read without trust, named, put in order, waited for."""

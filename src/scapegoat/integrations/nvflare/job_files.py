@@ -1,0 +1,142 @@
+"""A user's FLARE job as files: exported from its recipe, and with a hostile client and a recorder put into it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nvflare.recipe.spec import Recipe
+
+from scapegoat.aggregation import registry as rules
+from scapegoat.errors import InputError
+from scapegoat.extending.explained import explained
+from scapegoat.integrations.shared.names import class_name
+
+CLIENT, SERVER = "config_fed_client.json", "config_fed_server.json"
+HOSTILE = "scapegoat.integrations.nvflare.HostileFilter"
+RECORDER = "scapegoat.integrations.nvflare.RoundRecorder"
+FILTERS = {
+    "percentile_privacy": "nvflare.app_common.filters.percentile_privacy.PercentilePrivacy",
+    "svt_privacy": "nvflare.app_common.filters.svt_privacy.SVTPrivacy",
+}
+OURS = "scapegoat.integrations.nvflare."
+
+
+def recipe_function(job: str) -> tuple[Path, str]:
+    """The folder and `module:function` of a job that is written as path/to/job.py:function."""
+    path, colon, name = job.rpartition(":")
+    file = Path(path)
+    if not colon or not name.isidentifier() or file.suffix != ".py" or not file.is_file():
+        raise InputError(f"--job {job!r}: write path/to/job.py:function, where the function returns a FLARE recipe")
+    return file.resolve().parent, f"{file.stem}:{name}"
+
+
+def make_recipe(reference: str, clients: int, settings: Mapping[str, Any]) -> Recipe:
+    """The recipe that the user's function gives; it gets `clients`, if it asks for it, and the settings."""
+    module, _, name = reference.partition(":")
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"--job {reference!r}: cannot be imported ({error})") from None
+    accepted = inspect.signature(function).parameters
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
+    if unknown := [key for key in settings if key not in accepted and not open_ended]:
+        raise InputError(f"--set {unknown[0]}: {reference} takes no such argument ({', '.join(accepted) or 'none'})")
+    given = {"clients": clients} if "clients" in accepted or open_ended else {}
+    try:
+        made = function(**{**given, **settings})
+    except Exception as error:
+        raise InputError(f"--job {reference!r}: fails ({explained(error)})") from error
+    if not isinstance(made, Recipe):
+        raise InputError(f"--job {reference!r}: returned {type(made).__name__}, not a FLARE recipe")
+    return made
+
+
+def export(recipe: Recipe, folder: Path) -> Path:
+    """The job's files in a folder of their own."""
+    recipe.export(str(folder))
+    found = [path.parent for path in folder.glob("*/meta.json")]
+    if len(found) != 1:
+        raise InputError(f"the recipe was exported as {len(found)} jobs; one is expected")
+    return found[0]
+
+
+def code_hash(job: Path) -> str:
+    """SHA-256 of the job's code and of what its clients and its workflows do; the aggregator is told apart."""
+    digest = hashlib.sha256()
+    for path in sorted(job.rglob("*.py")):
+        # What FLARE copies of scapegoat itself says nothing about the job.
+        if "scapegoat" not in path.relative_to(job).parts:
+            digest.update(f"{path.relative_to(job)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    for path in sorted(job.rglob(CLIENT)):
+        digest.update(json.dumps(_read(path).get("executors", []), sort_keys=True).encode())
+    for path in sorted(job.rglob(SERVER)):
+        for workflow in _read(path).get("workflows", []):
+            rest = {key: value for key, value in workflow.get("args", {}).items() if key != "aggregator"}
+            digest.update(json.dumps([workflow.get("path"), rest], sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def rule_of(job: Path) -> dict[str, Any]:
+    """The rule that the job's server aggregates by: its name, and how it is configured."""
+    for path in job.rglob(SERVER):
+        for workflow in _read(path).get("workflows", []):
+            aggregator = workflow.get("args", {}).get("aggregator")
+            if not aggregator:
+                continue
+            args = {key: value for key, value in aggregator.get("args", {}).items() if key != "buffers"}
+            name = str(aggregator["path"]).rpartition(".")[2]
+            named = {class_name(rule): rule for rule, _ in rules.classes()}
+            if aggregator["path"].startswith(OURS) and name in named:
+                return {"name": named[name], "aggregator": name, "options": args}
+            return {"name": name, "options": args}
+    return {"name": "fedavg", "aggregator": "FLARE's own weighted mean"}
+
+
+def sends_differences(job: Path) -> bool:
+    """Whether the job's clients send what training added to the model."""
+    texts = [json.dumps(_read(path).get("executors", [])) for path in job.rglob(CLIENT)]
+    return bool(texts) and all('"params_transfer_type": "DIFF"' in text for text in texts)
+
+
+def filter_component(value: Any) -> dict[str, Any]:
+    """One of FLARE's privacy filters, by name or with options."""
+    options = {"name": value} if isinstance(value, str) else dict(value)
+    name = options.pop("name", None)
+    if name not in FILTERS:
+        raise InputError(f"--filter {name!r}: is not one that is audited (one of: {', '.join(FILTERS)})")
+    path = FILTERS[name]
+    module, _, kind = path.rpartition(".")
+    accepted = [*inspect.signature(getattr(importlib.import_module(module), kind).__init__).parameters][1:]
+    if unknown := [key for key in options if key not in accepted]:
+        raise InputError(f"--filter {name}: has no option {unknown[0]!r} (options: {', '.join(accepted)})")
+    return {"name": name, "path": path, "args": options}
+
+
+def wire(job: Path, *, site: str, hostile: Path, rounds: Path, filters: list[dict[str, Any]]) -> None:
+    """Put FLARE's filters on every client, a hostile filter for `site` behind them, and a recorder on the server.
+
+    A hostile client does what it likes with its own machine: what it sends passes no filter of its own.
+    """
+    for path in job.rglob(CLIENT):
+        config = _read(path)
+        ours = {"path": HOSTILE, "args": {"site": site, "config": str(hostile)}}
+        config.setdefault("task_data_filters", []).append({"tasks": ["train"], "filters": [ours]})
+        theirs = [{"path": one["path"], "args": one["args"]} for one in filters]
+        config.setdefault("task_result_filters", []).append({"tasks": ["train"], "filters": [*theirs, ours]})
+        path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+    for path in job.rglob(SERVER):
+        config = _read(path)
+        recorder = {"id": "scapegoat_recorder", "path": RECORDER, "args": {"path": str(rounds)}}
+        config.setdefault("components", []).append(recorder)
+        path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found

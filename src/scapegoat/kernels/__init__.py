@@ -1,0 +1,1 @@
+"""Fast passes that are no feature: sparse products, GroupNorm, sketches."""

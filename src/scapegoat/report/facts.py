@@ -1,0 +1,109 @@
+"""What a run says beside its leakage figures: every score's, whether to believe them, and how far it was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scapegoat.membership.metrics import Estimate
+from scapegoat.report.estimate import stretched
+from scapegoat.report.measures import estimate_of, finite
+
+MEASURES = ("auc", "tpr_at_fpr_01")
+PLAIN_SCORE = "final_margin"
+"""The one score of summaries that list none: the final model's margin."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a summary tells; None and empty where it does not, as summaries of earlier versions.
+
+    `scores` are those of a client's seat, `server_scores` those of the server's, each a figure per measure.
+    `doubts` are the reasons for which the figures do not speak of leakage. `passes` counts rounds times local epochs.
+    `records` are those trained on. `epsilon` is what the run accounts for, of an `epsilon_unit`: "record" or "client".
+    `sums_only`: whether the rule needs no more than the sum of what clients send.
+    """
+
+    scores: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    server_scores: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    train_accuracy: float | None = None
+    test_accuracy: float | None = None
+    passes: int | None = None
+    records: int | None = None
+    epsilon: float | None = None
+    epsilon_unit: str = ""
+    epsilon_lower: float | None = None
+    epsilon_ceiling: float | None = None
+    sums_only: bool | None = None
+
+
+def facts(summary: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> Facts:
+    """The facts of one run, from its summary and, for how long it was trained locally, its spec."""
+    membership = summary.get("membership") or {}
+    listed = membership.get("scores")
+    scores: dict[str, dict[str, dict[str, Estimate]]] = {"client": {}, "server": {}}
+    for name, entry in (listed if isinstance(listed, Mapping) else {PLAIN_SCORE: membership}).items():
+        figures = {m: found for m in MEASURES if (found := estimate_of(entry, m)) is not None}
+        if figures:
+            scores.setdefault(str(entry.get("seat", "client")), {})[str(name)] = figures
+    validity = summary.get("validity") or {}
+    doubts = tuple(str(reason) for reason in validity.get("reasons") or ())
+    if validity.get("valid") is False and not doubts:
+        doubts = ("the run's own checks failed",)
+    accounted = _accounted(summary)
+    return Facts(
+        scores=scores["client"],
+        server_scores=scores["server"],
+        doubts=doubts,
+        train_accuracy=finite(summary.get("train_accuracy")),
+        test_accuracy=finite(summary.get("test_accuracy")),
+        passes=_passes(summary, spec or {}),
+        records=None if (records := finite(summary.get("training_records"))) is None else round(records),
+        epsilon=accounted[0],
+        epsilon_unit=accounted[1],
+        epsilon_lower=finite(membership.get("epsilon_lower")),
+        epsilon_ceiling=finite(membership.get("epsilon_ceiling")),
+        sums_only=sums if isinstance(sums := (summary.get("aggregation") or {}).get("sums_only"), bool) else None,
+    )
+
+
+def _accounted(summary: Mapping[str, Any]) -> tuple[float | None, str]:
+    """The smallest epsilon that a run accounts for, and of whom.
+
+    A client's holds for each of its records too: hiding all that a client sends hides every record of it.
+    """
+    privacy = summary.get("privacy")
+    found = [
+        (epsilon, unit)
+        for epsilon, unit in (
+            (finite(privacy.get("epsilon")) if isinstance(privacy, Mapping) else None, "record"),
+            (finite((summary.get("aggregation") or {}).get("epsilon")), "client"),
+        )
+        if epsilon is not None
+    ]
+    return min(found, default=(None, ""))
+
+
+def _passes(summary: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:
+    federation = spec.get("federation") or {}
+    rounds = finite(summary.get("rounds")) or finite(federation.get("rounds"))
+    local = federation.get("local")
+    epochs = finite(local.get("epochs")) if isinstance(local, Mapping) else None
+    return None if rounds is None else round(rounds * max(epochs or 1, 1))
+
+
+def by_strongest_score(measures: Mapping[str, Estimate], told: Facts) -> dict[str, Estimate]:
+    """A run's figures with AUC and TPR of whichever score of a client's seat tells most, instead of the final margin's.
+
+    Defenses that blur the final model alone do not stop who scores the rounds before. Intervals are widened for the
+    scores tried.
+    """
+    found = dict(measures)
+    for measure in MEASURES:
+        figures = [scores[measure] for scores in told.scores.values() if measure in scores]
+        if measure in found and len(figures) > 1:
+            best = stretched(max(figures, key=lambda figure: figure.value), len(figures))
+            found[measure] = Estimate(best.value, max(best.low, 0.0), min(best.high, 1.0)) if best.bounded else best
+    return found

@@ -1,0 +1,214 @@
+"""An audit ends in a plan whose figures are those of its runs, and the same one however often it is stopped."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+
+import pytest
+import yaml
+
+import scapegoat as sg
+from scapegoat.auditing.auditor import budget_of
+from scapegoat.auditing.plan_words import headline, lines, sentences
+from scapegoat.errors import InputError
+from scapegoat.experiments import RunStore, parse
+from scapegoat.membership.metrics import Estimate
+from scapegoat.report.planned import Option, Plan
+from tests.auditing import made_up
+
+TINY = {
+    "data": {"name": "hospital", "records": 600, "features": 50, "classes": 5},
+    "attacks": ["passive", "fedpoisonmia"],
+    "defenses": ["fedavg", "atm"],
+    "rounds": 20,
+    "overrides": [
+        "federation.batch_size=16",
+        "attack.targets=40",
+        "attack.mask=30",
+        "data.validation=20",
+        "model.hidden=[16]",
+        "evaluation.every=5",
+    ],
+    "accuracy_cost": 0.1,
+    "jobs": 1,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("plan")
+
+
+@pytest.fixture(scope="module")
+def found(folder):
+    return sg.audit(**TINY, out=folder)
+
+
+def test_every_figure_of_a_plan_is_one_of_the_store(found, folder):
+    store = RunStore(folder)
+    for option in found.plan.options:
+        summaries = [store.inspect(name).summary for name in option.runs]
+        aucs = {s["attack"]: s["membership"]["worst_score"]["auc"] for s in summaries}
+        tests = {s["attack"]: s["test_accuracy"] for s in summaries}
+        assert option.leakage.value == max(aucs.values()) == aucs[option.attack]
+        assert option.watching.value == aucs["passive"]
+        assert option.test_accuracy == tests["passive"]
+        assert option.under_attack == min(tests.values())
+        assert tuple(aucs) == option.attacks
+        assert {s["rounds"] for s in summaries} == {option.rounds}
+
+
+def test_every_point_of_early_stopping_is_one_of_the_store(found, folder):
+    store = RunStore(folder)
+    for option in found.plan.options:
+        tables = [store.rounds(name).to_pylist() for name in option.runs]
+        watched = next(
+            t for t, n in zip(tables, option.runs, strict=True) if store.inspect(n).summary["attack"] == "passive"
+        )
+        assert [s.round for s in option.stops] == [r["round"] + 1 for r in watched if r["test_accuracy"] is not None]
+        for stop in option.stops:
+            assert stop.test_accuracy == watched[stop.round - 1]["test_accuracy"]
+            assert stop.auc == max(table[stop.round - 1]["attack_auc"] for table in tables)
+
+
+def test_the_plan_keeps_to_the_budget_and_has_met_every_attack(found):
+    plan = found.plan
+    assert plan.recommended.cost <= plan.budget
+    assert plan.recommended.complete
+    assert set(TINY["attacks"]) <= set(plan.recommended.attacks)
+    assert plan.today.rule_label == "fedavg"
+    assert plan.today.cost == 0
+    assert plan.today in plan.options
+    assert plan.recommended in plan.options
+
+
+def test_the_same_audit_again_computes_nothing_and_finds_the_same_plan(found, folder):
+    events = []
+    again = sg.audit(**TINY, out=folder, on_event=lambda event: events.append(event.kind))
+    assert set(events) == {"skipped"}
+    assert again.plan == found.plan
+
+
+def test_the_matrix_is_as_without_a_plan(found):
+    assert len(found.results) == 4
+    assert not any(r.spec.federation.protect for r in found.results)
+    assert len(found.page.studies) == 1
+
+
+def test_programs_get_the_plan_as_json(found):
+    told = json.loads(json.dumps(found.as_dict()["plan"]))
+    assert told["rounds"] == found.plan.rounds
+    assert told["recommended"]["auc"] == found.plan.recommended.leakage.value
+    assert sum(option["on_frontier"] for option in told["options"]) == len(found.plan.frontier)
+
+
+def test_the_runs_of_the_plan_can_be_held_against_a_policy(found):
+    limit = found.plan.recommended.leakage.value
+    kept = found.check({"defense": "plan", "limits": {"auc": limit}})
+    assert {c.key for c in kept.checks if c.demand == "runs" and c.status == "held"} >= {"runs.fedpoisonmia"}
+    assert next(c for c in kept.checks if c.key == "limits.auc").status == "held"
+    broken = found.check({"defense": "plan", "limits": {"auc": round(limit - 0.01, 4)}})
+    assert next(c for c in broken.checks if c.key == "limits.auc").status == "violated"
+    assert not broken.met
+
+
+def test_a_policy_about_a_plan_fails_where_none_was_searched():
+    assert not made_up.audit().check({"defense": "plan", "limits": {"auc": 1.0}}).met
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((None, None, True), 0.03),
+        ((None, None, False), None),
+        ((0.0, None, False), 0.0),
+        ((0.1, None, True), 0.1),
+        ((None, True, False), 0.03),
+        ((0.1, False, True), None),
+    ],
+)
+def test_a_plan_is_searched_where_everything_is_left_to_the_audit_or_a_budget_is_given(given, expected):
+    assert budget_of(*given) == expected
+
+
+@pytest.mark.parametrize("cost", [-0.1, 1.1, float("nan")])
+def test_a_budget_that_is_no_share_is_refused(cost):
+    with pytest.raises(InputError, match="accuracy_cost"):
+        budget_of(cost, None, True)
+
+
+def option(rule="fedavg", protect=(), rounds=100, auc=0.9, test=0.7, today=0.7, **more):
+    return Option(
+        rule=parse({"defense": {"name": rule}}).defense.canonical(),
+        protect=tuple(parse({"federation": {"protect": list(protect)}}).canonical()["federation"].get("protect", [])),
+        rounds=rounds,
+        leakage=Estimate(auc, auc - 0.02, auc + 0.02),
+        attack="fedpoisonmia",
+        watching=Estimate(auc),
+        test_accuracy=test,
+        under_attack=test - 0.05,
+        cost=today - test,
+        attacks=("passive", "fedpoisonmia"),
+        complete=True,
+        runs=(),
+        **more,
+    )
+
+
+TODAY = option()
+DECAYED = option("reputation_atm", [{"name": "weight_decay", "rate": 0.01}], 40, 0.65, 0.68)
+PRIVATE = option(protect=[{"name": "dp_sgd", "clip": 1.0, "noise": 0.2}], auc=0.6, test=0.69, epsilon=702.4)
+
+
+def test_the_words_name_the_steps_the_gain_the_cost_and_who_acts():
+    assert headline(TODAY, DECAYED) == (
+        "Do this: aggregate with reputation_atm, protect training with weight_decay (rate 0.01) and "
+        "stop after 40 rounds instead of 100."
+    )
+    text = " ".join(sentences(TODAY, DECAYED, 0.03, 9))
+    assert "in 90 of 100 comparisons" in text
+    assert "in 65 of 100 comparisons" in text
+    assert "costs 2.0 points of test accuracy" in text
+    assert "The server does it alone" in text
+    assert "not nothing" in text
+    private = " ".join(sentences(TODAY, PRIVATE, 0.03, 9))
+    assert "Every client must train with dp_sgd." in private
+    assert "epsilon 702.4 for a record: as a promise that is worth next to nothing" in private
+
+
+def test_where_nothing_helps_the_words_say_so_and_promise_nothing():
+    assert headline(TODAY, TODAY).startswith("Nothing that was tried within the budget")
+    assert "with this plan" not in " ".join(sentences(TODAY, TODAY, 0.03, 9))
+
+
+@pytest.mark.parametrize("local", ["gradient", "epochs"])
+@pytest.mark.parametrize("chosen", [TODAY, DECAYED, PRIVATE])
+def test_the_lines_are_a_spec_and_python_that_scapegoat_takes(chosen, local):
+    base = parse({"federation": {"local": {"name": local}}})
+    do = lines(chosen, base)
+    spec = parse(yaml.safe_load(do["Spec"]))
+    assert spec.federation.rounds == chosen.rounds
+    assert spec.canonical()["federation"].get("protect", []) == [dict(p) for p in chosen.protect]
+    assert spec.defense.canonical() == chosen.rule
+    for text in (do["Flower server"], do.get("Flower client", "")):
+        ast.parse(text)
+    assert ("Flower client" in do) == any(p["name"] == "dp_sgd" for p in chosen.protect)
+
+
+def test_the_strategy_of_the_lines_is_the_one_that_was_simulated():
+    pytest.importorskip("flwr")
+    text = lines(DECAYED, parse({}))["Flower server"].split("strategy.start")[0]
+    scope: dict = {}
+    exec(text, scope)
+    server = scope["strategy"].server
+    assert server.rule.canonical() == DECAYED.rule
+    assert "weight_decay=0.01" in text
+
+
+def test_the_frontier_has_no_option_that_another_beats_in_both():
+    worse = option(auc=0.95, test=0.66)
+    untried = dataclasses.replace(option(auc=0.5, test=0.9), complete=False)
+    plan = Plan(0.03, TODAY, DECAYED, (TODAY, DECAYED, PRIVATE, worse, untried))
+    assert plan.frontier == (PRIVATE, TODAY)

@@ -1,0 +1,282 @@
+"""A policy: what it takes, when it is met, and that it fails closed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from scapegoat.auditing import read_policy
+from scapegoat.auditing.gate_files import sarif, write_junit, write_sarif
+from scapegoat.errors import InputError
+from tests.auditing import made_up
+
+LIMITS = {"auc": 0.75, "tpr_at_fpr_01": 0.1, "epsilon_lower": 3.0, "accuracy_cost": 0.05}
+POLICY = {"defense": "atm", "limits": LIMITS}
+LEAKY = ("fedpoisonmia", "atm", 0)
+WATCHED = ("passive", "atm", 0)
+
+
+def failures(found, policy=POLICY):
+    return [check.text for check in found.check(policy).failures]
+
+
+def test_a_policy_whose_limits_are_all_kept_is_met():
+    gate = made_up.audit().check(POLICY)
+    assert gate.met
+    assert gate.failures == ()
+    assert {check.key for check in gate.checks} >= {f"limits.{figure}" for figure in LIMITS}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"membership__worst_score__auc": 0.8, "membership__worst_score__auc_ci": [0.77, 0.83]},
+            "auc of fedpoisonmia against atm: 0.800 [0.770, 0.830] by trajectory, limit 0.75",
+        ),
+        (
+            {"membership__scores__final_margin__tpr_at_fpr_01": 0.11},
+            "tpr_at_fpr_01 of fedpoisonmia against atm: 0.110 [0.000, 0.050] by final_margin, limit 0.1",
+        ),
+        ({"membership__epsilon_lower": 3.2}, "epsilon_lower of fedpoisonmia against atm: 3.200, limit 3"),
+    ],
+)
+def test_a_figure_above_its_limit_is_a_violation_that_names_attack_figure_and_limit(changes, says):
+    assert failures(made_up.audit(changed={LEAKY: changes})) == [says]
+
+
+def test_the_figure_decides_and_not_the_end_of_its_interval():
+    wide = {"membership__worst_score__auc": 0.75, "membership__worst_score__auc_ci": [0.6, 0.9]}
+    assert made_up.audit(changed={LEAKY: wide}).check(POLICY).met
+
+
+def test_the_accuracy_cost_is_measured_while_nobody_attacks():
+    assert failures(made_up.audit(changed={("passive", "atm", 0): {"test_accuracy": 0.54}})) == [
+        "accuracy_cost of atm: 0.060, limit 0.05"
+    ]
+    assert made_up.audit(changed={LEAKY: {"test_accuracy": 0.1}}).check(POLICY).met
+
+
+def test_what_another_rule_leaks_is_no_violation():
+    leak = {"membership__worst_score__auc": 0.99}
+    assert made_up.audit(changed={("fedpoisonmia", "fedavg", 0): leak}).check(POLICY).met
+
+
+def test_an_attack_may_have_a_closer_limit_of_its_own():
+    closer = {**POLICY, "attacks": {"fedpoisonmia": {"auc": 0.6}}}
+    assert failures(made_up.audit(), closer) == [
+        "auc of fedpoisonmia against atm: 0.650 [0.600, 0.700] by trajectory, limit 0.6"
+    ]
+
+
+def test_several_seeds_count_with_their_mean_and_epsilon_with_its_largest():
+    def second(value):
+        return {("fedpoisonmia", "atm", 1): {"membership__worst_score__auc": value}}
+
+    assert made_up.audit(seeds=(0, 1), changed=second(0.84)).check(POLICY).met
+    assert failures(made_up.audit(seeds=(0, 1), changed=second(0.86))) == [
+        "auc of fedpoisonmia against atm: 0.755 (mean of 2 seeds), limit 0.75"
+    ]
+    refuted = made_up.audit(seeds=(0, 1), changed={("passive", "atm", 1): {"membership__epsilon_lower": 3.5}})
+    assert failures(refuted) == ["epsilon_lower of passive against atm: 3.500 (largest of 2 seeds), limit 3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"without": [LEAKY]}, "fedpoisonmia against atm: was not run"),
+        ({"seeds": (0, 1), "without": [LEAKY]}, "fedpoisonmia against atm: seed 0 is missing"),
+        ({"failed": [LEAKY]}, "seed 0 failed (it ran out of memory)"),
+        ({"defenses": ("fedavg", "median")}, "passive against atm: was not run"),
+        ({"defenses": ("fedavg", {"name": "atm", "trim": 2})}, "passive against atm: was not run"),
+        (
+            {"changed": {LEAKY: {"validity": {"valid": False, "reasons": ["members differ before training"]}}}},
+            "valid of fedpoisonmia against atm: seed 0: members differ before training",
+        ),
+        ({"changed": {LEAKY: {"validity": None}}}, "the run has no guards"),
+        (
+            {"changed": {WATCHED: {"rounds": 5, "train_accuracy": 0.62}}},
+            "trained of atm: training accuracy 0.62, test accuracy 0.60, after 5 rounds of training",
+        ),
+        (
+            {"changed": {WATCHED: {"train_accuracy": 0.61, "test_majority": 0.6}}},
+            "trained of atm: training accuracy 0.61, test accuracy 0.60, and naming the largest class alone gets 0.60",
+        ),
+        (
+            {"changed": {LEAKY: {"aggregation": {"epsilon": 1.0}}}},
+            "accounted of atm: epsilon 1.000, at least 1.200 shown",
+        ),
+        (
+            {
+                "changed": {
+                    LEAKY: {
+                        "membership__scores__trajectory__tpr_at_fpr_01": None,
+                        "membership__scores__trajectory__tpr_at_fpr_01_reason": "50 non-members cannot show it",
+                    }
+                }
+            },
+            "cannot be shown to hold (50 non-members cannot show it), limit 0.1",
+        ),
+        (
+            {
+                "changed": {
+                    LEAKY: {
+                        "membership__epsilon_lower": None,
+                        "membership__epsilon_lower_reason": "no coins were tossed",
+                    }
+                }
+            },
+            "cannot be shown to hold (no coins were tossed), limit 3",
+        ),
+        ({"changed": {LEAKY: {"membership__epsilon_ceiling": 2.9}}}, "can refute 2.90 at most"),
+        ({"changed": {LEAKY: {"membership__worst_score__auc_ci": None}}}, "no interval by trajectory"),
+        (
+            {"changed": {LEAKY: {"membership__worst_score__auc": float("nan")}}},
+            "auc of fedpoisonmia against atm: cannot",
+        ),
+        ({"changed": {LEAKY: {"membership__scores": {}}}}, "the run has no scores"),
+        ({"without": [("passive", "fedavg", 0)]}, "accuracy_cost of atm: cannot be shown"),
+        ({"changed": {("passive", "fedavg", 0): {"test_accuracy": None}}}, "accuracy_cost of atm: cannot be shown"),
+    ],
+)
+def test_what_cannot_be_shown_to_hold_never_passes(options, says):
+    found = made_up.audit(**options)
+    assert not found.check(POLICY).met
+    assert any(says in line for line in failures(found)), failures(found)
+
+
+def test_an_accounted_epsilon_that_no_run_contradicts_is_no_violation():
+    assert made_up.audit(changed={LEAKY: {"aggregation": {"epsilon": 4.0}}}).check(POLICY).met
+
+
+def test_an_attack_that_the_policy_does_not_ask_for_may_be_missing():
+    found = made_up.audit(without=[LEAKY])
+    asked = [attack for attack in made_up.ATTACKS if attack != "fedpoisonmia"]
+    assert found.check({**POLICY, "against": asked}).met
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[]", "must be a mapping"),
+        ("defense: atm", "limits: are missing"),
+        ("limits: {auc: 0.7}", "defense: is missing"),
+        ("{defense: atm, limits: {auk: 0.7}}", "limits.auk: is not a known key"),
+        ("{defense: atm, limits: {auc: 70}}", "limits.auc"),
+        ("{defense: atm, limits: {auc: .nan}}", "limits.auc"),
+        ("{defense: atm, limits: {auc: yes}}", "limits.auc"),
+        ("{defense: atm, limits: {epsilon_lower: -1}}", "limits.epsilon_lower"),
+        ("{defense: magic, limits: {auc: 0.7}}", "defense"),
+        ("{defense: {name: atm, trim: -1}, limits: {auc: 0.7}}", "trim"),
+        ("{defense: atm, limits: {auc: 0.7}, attacks: {magic: {auc: 0.7}}}", "'magic' is not an attack"),
+        ("{defense: atm, limits: {auc: 0.7}, attacks: {passive: {accuracy_cost: 0.1}}}", "accuracy_cost"),
+        (
+            "{defense: atm, limits: {auc: 0.7}, against: [passive], attacks: {blend: {auc: 0.7}}}",
+            "not among those tried",
+        ),
+        ("{defense: atm, limits: {auc: 0.7}, against: []}", "against"),
+        ("{defense: atm, limits: {auc: 0.7}, source: x}", "source"),
+        ("{defense: atm, limits: {auc: 0.7}", "not YAML"),
+    ],
+)
+def test_a_malformed_policy_is_refused_in_one_line_that_names_the_file(tmp_path, text, says):
+    path = tmp_path / "policy.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        read_policy(path)
+    assert says in str(error.value)
+    assert str(error.value).startswith(f"{path}: ")
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def written(tmp_path):
+    path = tmp_path / "my policy.yaml"
+    path.write_text("defense: atm\nlimits:\n  tpr_at_fpr_01: 0.1\n  auc: 0.6\nattacks:\n  blend: {auc: 0.9}\n")
+    return made_up.audit().check(path)
+
+
+def test_junit_has_a_test_case_per_demand_and_a_failure_where_it_is_not_met(written, tmp_path):
+    write_junit(written, tmp_path / "policy.xml")
+    suite = ElementTree.parse(tmp_path / "policy.xml").getroot().find("testsuite")
+    cases = {case.get("name"): case.find("failure") for case in suite}
+    assert int(suite.get("tests")) == len(cases) == len(written.checks)
+    assert int(suite.get("failures")) == 1
+    failed = {name for name, failure in cases.items() if failure is not None}
+    assert failed == {"limits.auc"}
+    assert "0.650" in cases["limits.auc"].get("message")
+
+
+def test_sarif_has_what_version_2_1_0_requires_and_points_to_the_line_of_the_limit(written, tmp_path):
+    write_sarif(written, tmp_path / "policy.sarif")
+    log = json.loads((tmp_path / "policy.sarif").read_text())
+    assert log == sarif(written)
+    assert log["version"] == "2.1.0"
+    assert log["$schema"].endswith("sarif-2.1.0.json")
+    (run,) = log["runs"]
+    driver = run["tool"]["driver"]
+    assert driver["name"] == "scapegoat"
+    assert len({rule["id"] for rule in driver["rules"]}) == len(driver["rules"])
+    for found in run["results"]:
+        assert found["message"]["text"]
+        assert driver["rules"][found["ruleIndex"]]["id"] == found["ruleId"]
+        assert (found["kind"], found["level"]) in (("pass", "none"), ("fail", "error"))
+        place = found["locations"][0]["physicalLocation"]
+        assert place["artifactLocation"]["uri"].endswith("my%20policy.yaml")
+        assert place["region"]["startLine"] >= 1
+    (failed,) = [found for found in run["results"] if found["kind"] == "fail"]
+    assert failed["ruleId"] == "auc"
+    assert failed["locations"][0]["physicalLocation"]["region"]["startLine"] == 4
+
+
+def _command(tmp_path, *more):
+    tiny = ["federation.batch_size=16", "attack.targets=40", "attack.mask=30", "data.validation=20"]
+    tiny += ["model.hidden=[8]", "data.records=600", "data.features=20"]
+    options = [word for override in tiny for word in ("--set", override)]
+    command = [sys.executable, "-m", "scapegoat", "audit", "--rounds", "20", "--jobs", "1", *options, *more]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+
+
+def test_ci_sees_0_when_a_policy_is_met_3_when_it_is_not_and_2_when_it_is_malformed(tmp_path):
+    def policy(limits):
+        (tmp_path / "policy.yaml").write_text(f"{{defense: median, limits: {limits}, against: [passive]}}")
+
+    policy("{auc: 1.0}")
+    met = _command(tmp_path, "--policy", "policy.yaml", "--json")
+    assert met.returncode == 0, met.stderr
+    found = json.loads(met.stdout)
+    assert found["policy"]["met"]
+    assert {run["defense"] for run in found["runs"]} == {"fedavg", "median"}
+    policy("{auc: 1.0, tpr_at_fpr_01: 1.0}")
+    violated = _command(tmp_path, "--policy", "policy.yaml", "--junit", "policy.xml", "--sarif", "policy.sarif")
+    assert violated.returncode == 3
+    (line,) = violated.stderr.strip().splitlines()
+    assert line.startswith("scapegoat: policy: tpr_at_fpr_01 of passive against median: cannot be shown to hold")
+    assert (tmp_path / "policy.xml").exists()
+    assert (tmp_path / "policy.sarif").exists()
+    policy("{auc: 7}")
+    malformed = _command(tmp_path, "--policy", "policy.yaml", "--out", "elsewhere")
+    assert malformed.returncode == 2
+    assert len(malformed.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_junit_and_sarif_without_a_policy_are_refused(capsys):
+    from scapegoat.cli import main
+
+    with pytest.raises(SystemExit) as stop:
+        main(["audit", "--junit", "x.xml"])
+    assert stop.value.code == 2
+    assert "--policy" in capsys.readouterr().err
+
+
+def test_the_policy_of_the_examples_is_one_and_its_workflow_holds_the_audit_against_it():
+    example = Path(__file__).parents[2] / "examples" / "policy"
+    assert read_policy(example / "policy.yaml").limits.given() == LIMITS
+    workflow = yaml.safe_load((example / "privacy.yml").read_text())
+    commands = [step["run"] for step in workflow["jobs"]["policy"]["steps"] if "run" in step]
+    assert any("--policy policy.yaml" in command and "--sarif policy.sarif" in command for command in commands)

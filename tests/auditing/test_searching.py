@@ -1,0 +1,238 @@
+"""Which plan a search arrives at, what it computes for it, and that it decides alike however often it is asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from scapegoat.auditing.candidates import DECAYS, Bench, Candidate
+from scapegoat.auditing.searching import MOST_COMPLETED, Found, Search, found_in
+from scapegoat.experiments import Spec, parse
+from scapegoat.experiments.executors import named
+from scapegoat.membership.metrics import Estimate
+
+ATTACKS = ("passive", "fedpoisonmia", "adaptive")
+RULES = ("fedavg", "atm")
+ROUNDS = 40
+
+
+def matrix(**more: Any) -> list[Spec]:
+    federation = {"rounds": ROUNDS, **more}
+    return [
+        parse({"attack": {"name": a}, "defense": {"name": d}, "federation": federation}) for d in RULES for a in ATTACKS
+    ]
+
+
+def figure(spec: Spec) -> tuple[float, float]:
+    """AUC and test accuracy of a made-up run: decay helps and costs, atm stops attacks, leakage grows by the round."""
+    rate = next((p.rate for p in spec.federation.protect if p.name == "weight_decay"), 0.0)
+    attacked = 0.0 if spec.attack.name == "passive" else 0.2 if spec.defense.name == "fedavg" else 0.02
+    auc = 0.5 + (0.25 + attacked) * (1 - 60 * rate) * spec.federation.rounds / ROUNDS
+    return auc, 0.7 - 4 * rate - 0.3 * (1 - spec.federation.rounds / ROUNDS) ** 2
+
+
+def found(spec: Spec, told: Callable[[Spec], tuple[float, float]] = figure) -> Found:
+    rounds = list(range(10, spec.federation.rounds + 1, 10))
+    by_round = {r: told(shorter(spec, r)) for r in rounds}
+    auc, test = told(spec)
+    return Found(Estimate(auc, auc - 0.03, auc + 0.03), test, by_round)
+
+
+def shorter(spec: Spec, rounds: int) -> Spec:
+    return parse(spec, [f"federation.rounds={rounds}"])
+
+
+class Runs:
+    """A search over made-up runs; it notes what was computed."""
+
+    def __init__(
+        self,
+        budget: float = 0.03,
+        told: Callable[[Spec], tuple[float, float]] = figure,
+        fails: Callable[[Spec], bool] = lambda spec: False,
+        **federation: Any,
+    ) -> None:
+        self.known: dict[str, Found] = {}
+        self.asked: list[str] = []
+        self.told, self.fails = told, fails
+        specs = matrix(**federation)
+        self.bench = Bench(specs, "fedavg")
+        self.search = Search(self.bench, self.known.get, self.go, budget)
+        self.go(specs)
+        self.go(self.search.opening())
+
+    def go(self, specs: Any) -> None:
+        for name, spec in named(specs).items():
+            if name not in self.asked:
+                self.asked.append(name)
+                if not self.fails(spec):
+                    self.known[name] = found(spec, self.told)
+
+    def plan(self) -> Candidate:
+        rules = [json.dumps(parse({"defense": {"name": rule}}).defense.canonical(), sort_keys=True) for rule in RULES]
+        return self.search.run(rules)
+
+
+def names(candidate: Candidate) -> tuple[str, list[float], int]:
+    protect = json.loads(candidate.protect)
+    return json.loads(candidate.rule)["name"], [p.get("rate", -1.0) for p in protect], candidate.rounds
+
+
+def test_the_plan_leaks_least_within_the_budget() -> None:
+    runs = Runs(budget=0.03)
+    plan = runs.plan()
+    # Decay 0.01 would cost 0.04; stopping after 30 rounds costs 0.019, after 20 rounds 0.075.
+    assert names(plan) == ("atm", [0.002], 30)
+    assert runs.search.complete(plan)
+    costs = {c: 0.7 - runs.known[runs.bench.name(c, "passive")].test_accuracy for c in (plan, runs.bench.today)}
+    assert costs[plan] <= 0.03
+
+
+def test_a_larger_budget_never_leaks_more() -> None:
+    leaks = []
+    for budget in (0.0, 0.01, 0.03, 0.1, 0.5):
+        runs = Runs(budget)
+        leaks.append(runs.search.leakage(runs.plan()))
+    assert leaks == sorted(leaks, reverse=True)
+    assert leaks[-1] < leaks[0] - 0.1
+
+
+def test_without_a_budget_only_what_costs_nothing_is_recommended() -> None:
+    assert names(Runs(budget=0.0).plan()) == ("atm", [], ROUNDS)
+
+
+def test_today_stays_where_nothing_helps() -> None:
+    runs = Runs(told=lambda spec: (0.7, 0.6))
+    assert runs.plan() == runs.bench.today
+
+
+def test_a_gain_that_may_be_chance_is_no_reason_to_change() -> None:
+    runs = Runs(told=lambda spec: (0.69 if spec.federation.protect else 0.7, 0.6))
+    assert runs.plan() == runs.bench.today
+
+
+def test_an_attack_that_only_the_last_stage_tries_takes_the_plan_back() -> None:
+    """Under decay, adaptive finds everything: what looked best by its strongest attack so far is not recommended."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        auc, test = figure(spec)
+        return (1.0 if spec.attack.name == "adaptive" and spec.federation.protect else auc), test
+
+    runs = Runs(told=told)
+    plan = runs.plan()
+    assert json.loads(plan.protect) == []
+    assert runs.search.leakage(plan) < 0.8
+
+
+def test_the_recommended_plan_has_met_every_attack_at_its_own_number_of_rounds() -> None:
+    runs = Runs()
+    plan = runs.plan()
+    for attack in runs.bench.attacks(plan):
+        spec = runs.bench.spec(plan, attack)
+        assert runs.bench.name(plan, attack) in runs.known
+        assert spec.federation.rounds == plan.rounds
+
+
+def test_most_runs_are_spent_on_few_candidates() -> None:
+    runs = Runs()
+    runs.plan()
+    everything = len(RULES) * (1 + len(DECAYS)) * len(runs.bench.attacks(runs.bench.today))
+    assert len(runs.asked) <= len(matrix()) + everything
+    complete = [c for c in runs.search.met if runs.search.complete(c)]
+    assert len(complete) <= MOST_COMPLETED + len(RULES)
+
+
+def test_the_same_figures_decide_alike_and_ask_for_the_same_runs_in_the_same_order() -> None:
+    first, again = Runs(), Runs()
+    assert first.plan() == again.plan()
+    assert first.asked == again.asked
+
+
+def test_a_candidate_whose_runs_fail_is_not_recommended_and_stops_nothing() -> None:
+    runs = Runs(fails=lambda spec: bool(spec.federation.protect))
+    assert names(runs.plan()) == ("atm", [], 30)
+
+
+def test_protections_of_ones_own_stay_and_are_not_doubled() -> None:
+    runs = Runs(protect=[{"name": "weight_decay", "rate": 0.003}, {"name": "label_smoothing"}])
+    plan = runs.plan()
+    assert [p["name"] for p in json.loads(plan.protect)].count("weight_decay") == 1
+    assert "label_smoothing" in plan.protect
+
+
+def test_weight_decay_is_tried_with_every_rule_and_noise_with_plain_averaging_alone() -> None:
+    bench = Bench(matrix(), "fedavg")
+    atm = json.dumps(parse({"defense": {"name": "atm"}}).defense.canonical(), sort_keys=True)
+    assert all("dp_sgd" not in c.protect for c in bench.of_rule(atm))
+    assert sum("weight_decay" in c.protect for c in bench.of_rule(atm)) == len(DECAYS)
+    assert any("dp_sgd" in c.protect for c in bench.of_rule(bench.plain))
+
+
+def test_what_cannot_be_trained_so_is_not_tried() -> None:
+    specs = [parse(s, ["federation.protect=[{name: mixup}]"]) for s in matrix()]
+    bench = Bench(specs, "fedavg")
+    assert all("dp_sgd" not in c.protect for c in bench.of_rule(bench.plain))
+
+
+def test_the_runs_of_today_are_those_of_the_matrix() -> None:
+    specs = matrix()
+    bench = Bench(specs, "fedavg")
+    of_matrix = set(named(specs))
+    assert {bench.name(bench.today, a) for a in ATTACKS} <= of_matrix
+
+
+@pytest.mark.parametrize("missing", [None, "attack_auc"])
+def test_a_run_is_read_as_it_is_stored(missing: str | None) -> None:
+    columns = {"round": [0, 1, 2], "attack_auc": [0.5, 0.6, 0.7], "test_accuracy": [None, 0.4, 0.5]}
+    columns.pop(missing or "", None)
+    summary = {"membership": {"worst_score": {"auc": 0.72, "auc_ci": [0.7, 0.74]}}, "test_accuracy": 0.5}
+    told = found_in(summary, pa.table(columns))
+    assert told.auc.value == 0.72
+    assert told.by_round == ({} if missing else {2: (0.6, 0.4), 3: (0.7, 0.5)})
+
+
+def test_of_settings_that_leak_alike_the_better_model_is_recommended() -> None:
+    """Stopping after 10 or after 20 rounds leaks alike, and the model of round 20 is better."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        return (0.9 if spec.federation.rounds > 20 else 0.6), 0.55 + 0.001 * spec.federation.rounds
+
+    runs = Runs(budget=0.05, told=told)
+    assert names(runs.plan()) == ("fedavg", [], 20)
+
+
+def test_of_settings_that_leak_alike_the_simpler_is_recommended() -> None:
+    """Stopping early does as much as stopping early with decay, or with another rule."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        return (0.9 if spec.federation.rounds > 20 else 0.6), 0.6
+
+    assert names(Runs(told=told).plan())[:2] == ("fedavg", [])
+
+
+def test_what_an_attack_can_ruin_is_not_recommended() -> None:
+    """Decay hides members best, but under attack its model is useless."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        auc, test = figure(spec)
+        ruined = bool(spec.federation.protect) and spec.attack.name == "adaptive"
+        return (0.52 if spec.federation.protect else auc), (0.2 if ruined else test)
+
+    runs = Runs(told=told)
+    plan = runs.plan()
+    assert json.loads(plan.protect) == []
+
+
+def test_a_plan_on_a_rule_of_more_than_averaging_must_stand_attacks_that_know_it() -> None:
+    bench = Bench(matrix(), "fedavg")
+    rule = json.dumps(parse({"defense": {"name": "atm", "trim": 1}}).defense.canonical(), sort_keys=True)
+    candidate = Candidate(rule, "[]", 30)
+    more = [a for a in bench.attacks(candidate) if a not in bench.attacks(bench.today)]
+    assert more == ["sleeper", "alternating", "shadow"]
+    assert bench.spec(candidate, "sleeper").attack.until == 10
+    assert bench.spec(candidate, "shadow").attack.target_rule == json.loads(rule)
+    assert bench.spec(candidate, "alternating").attack.inner["name"] == "blend"

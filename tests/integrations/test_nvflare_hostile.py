@@ -1,0 +1,158 @@
+"""A hostile FLARE client: it poisons on its own site only, and refuses federations that are not its user's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.event_type import EventType
+from nvflare.apis.filter import FilterChainType, FilterContextKey
+from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_context import FLContextManager
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.app_constant import AppConstants
+from torch import nn
+
+from scapegoat.attacks import Samples
+from scapegoat.errors import InputError
+from scapegoat.integrations.nvflare import AuditMaterial, HostileFilter
+from scapegoat.integrations.nvflare.job_files import filter_component, recipe_function, rule_of, wire
+from scapegoat.integrations.shared.hostile import live_attack, read_lines
+from scapegoat.integrations.shared.material import write_hostile
+from tests.integrations.nvflare_fakes import Engine
+
+
+class Small(nn.Linear):
+    def __init__(self):
+        super().__init__(6, 3)
+
+
+def samples(count, seed):
+    source = torch.Generator().manual_seed(seed)
+    return Samples(torch.randn(count, 6, generator=source), torch.randint(3, (count,), generator=source))
+
+
+def filters(folder, attack, **keywords):
+    material = AuditMaterial(Small, samples(20, 1), torch.arange(20) < 10, samples(15, 2))
+    path = write_hostile(folder, material, live_attack(attack), seed=0, stand_ins=4, batch_size=8)
+    made = []
+    for chain in (FilterChainType.TASK_DATA_CHAIN, FilterChainType.TASK_RESULT_CHAIN):
+        one = HostileFilter("site-2", str(path), **keywords)
+        one.set_prop(FilterContextKey.CHAIN_TYPE, chain)
+        made.append(one)
+    return made
+
+
+def context(site="site-2", simulated=True, target=None, folder=None):
+    engine = Engine()
+    if target is not None:
+        kit = Path(folder) / "fed_client.json"
+        kit.write_text(json.dumps({"servers": [{"service": {"target": target}}]}))
+        engine.get_workspace = lambda: SimpleNamespace(get_client_startup_file_path=lambda: str(kit))
+    else:
+        engine.get_workspace = lambda: None
+    found = FLContextManager(engine=engine, identity_name=site, job_id="job").new_context()
+    if simulated:
+        found.set_prop(FLContextKey.SIMULATE_MODE, True, private=True, sticky=True)
+    return found
+
+
+def model():
+    torch.manual_seed(3)
+    return {name: value.numpy().copy() for name, value in Small().state_dict().items()}
+
+
+def task(round_):
+    made = Shareable()
+    made.set_header(AppConstants.CURRENT_ROUND, round_)
+    return made
+
+
+@pytest.mark.parametrize("attack", ["passive", "gradient_ascent", "agrevader", "fedpoisonmia"])
+@pytest.mark.parametrize("kind", [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF])
+def test_it_scores_every_model_and_sends_its_own_update_in_the_place_of_the_honest_one(tmp_path, attack, kind):
+    watch, poison = filters(tmp_path, attack)
+    given, here = model(), context()
+    honest = {name: value + 0.01 * np.sign(value) for name, value in given.items()}
+    if kind == DataKind.WEIGHT_DIFF:
+        honest = {name: honest[name] - given[name] for name in given}
+    for round_ in (0, 1):
+        assert watch.process_dxo(DXO(DataKind.WEIGHTS, given), task(round_), here) is None
+        sent = poison.process_dxo(DXO(kind, dict(honest)), Shareable(), here)
+        assert sent.data_kind == kind
+        moved = max(float(np.abs(sent.data[name] - honest[name]).max()) for name in honest)
+        assert (moved < 1e-6) == (attack == "passive")
+        assert all(sent.data[name].dtype == np.float32 and np.isfinite(sent.data[name]).all() for name in honest)
+    lines = read_lines(tmp_path / "observations.jsonl")
+    assert [(line["message"], line["after"]) for line in lines] == [
+        ("task", 0),
+        ("train", 0),
+        ("task", 1),
+        ("train", 0),
+    ]
+    assert len(lines[0]["scores"]) == 20
+
+
+def test_on_other_sites_it_does_nothing(tmp_path):
+    watch, poison = filters(tmp_path, "gradient_ascent")
+    here = context(site="site-1")
+    assert watch.process_dxo(DXO(DataKind.WEIGHTS, model()), task(0), here) is None
+    assert poison.process_dxo(DXO(DataKind.WEIGHTS, model()), Shareable(), here) is None
+    assert read_lines(tmp_path / "observations.jsonl") == []
+
+
+@pytest.mark.parametrize(
+    ("target", "owned", "works"),
+    [
+        ("localhost:8002", False, True),
+        ("127.0.0.1:8002", False, True),
+        ("192.0.2.7:8002", False, False),
+        ("192.0.2.7:8002", True, True),
+        (None, False, False),
+    ],
+)
+def test_outside_simulator_and_this_machine_it_refuses_unless_the_federation_is_declared(
+    tmp_path, target, owned, works
+):
+    watch, _ = filters(tmp_path, "passive", owned=owned)
+    here = context(simulated=False, target=target, folder=tmp_path)
+    watch.handle_event(EventType.START_RUN, here)
+    if works:
+        watch.process_dxo(DXO(DataKind.WEIGHTS, model()), task(0), here)
+        assert not here.get_engine().panics
+    else:
+        with pytest.raises(InputError, match="owned=True"):
+            watch.process_dxo(DXO(DataKind.WEIGHTS, model()), task(0), here)
+        assert "yours" in here.get_engine().panics[0]
+
+
+def test_a_job_gets_filters_on_every_client_the_hostile_one_last_and_a_recorder(tmp_path):
+    (tmp_path / "config_fed_client.json").write_text(json.dumps({"task_result_filters": []}))
+    server = {"workflows": [{"args": {"aggregator": {"path": "scapegoat.integrations.nvflare.Krum", "args": {}}}}]}
+    (tmp_path / "config_fed_server.json").write_text(json.dumps(server))
+    assert rule_of(tmp_path)["name"] == "krum"
+    part = filter_component({"name": "percentile_privacy", "gamma": 0.02})
+    wire(tmp_path, site="site-3", hostile=tmp_path / "h.json", rounds=tmp_path / "r.jsonl", filters=[part])
+    client = json.loads((tmp_path / "config_fed_client.json").read_text())
+    paths = [one["path"].rpartition(".")[2] for one in client["task_result_filters"][-1]["filters"]]
+    assert paths == ["PercentilePrivacy", "HostileFilter"]
+    assert client["task_result_filters"][-1]["filters"][0]["args"] == {"gamma": 0.02}
+    written = json.loads((tmp_path / "config_fed_server.json").read_text())
+    assert written["components"][-1]["path"].endswith("RoundRecorder")
+
+
+@pytest.mark.parametrize("wrong", ["dp", {"name": "svt_privacy", "gama": 1}])
+def test_a_filter_or_option_that_flare_does_not_have_is_refused(wrong):
+    with pytest.raises(InputError, match="--filter"):
+        filter_component(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["job.py", "nothing.py:recipe", "package.module:recipe"])
+def test_a_job_that_is_not_a_function_in_a_file_is_refused(wrong):
+    with pytest.raises(InputError, match=r"write path/to/job\.py:function"):
+        recipe_function(wrong)

@@ -1,0 +1,75 @@
+"""A real FLARE job in the simulator: the model is the one that our engine makes of the same updates."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import scapegoat as sg
+from scapegoat.aggregation import AggregationContext
+from scapegoat.integrations.nvflare.audit import audit_job
+from scapegoat.integrations.shared.hostile import read_lines, read_model
+from scapegoat.integrations.shared.running import importable
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "nvflare"
+
+
+def recomputed(clients, rounds, rule):
+    """The example's federation in this process: its own training, our rule."""
+    import hospital_sites as sites
+
+    torch.set_num_threads(1)
+    chosen, state = sg.aggregation.parse(rule), {}
+    model = sites.Net()
+    for round_ in range(rounds):
+        start = torch.nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+        updates = []
+        for number in range(1, clients + 1):
+            x, y = sites.load_data(f"site-{number}", clients)
+            torch.nn.utils.vector_to_parameters(start.clone(), model.parameters())
+            sites.train(model, x, y, epochs=5, lr=0.2, seed=1000 * round_ + number)
+            updates.append(start - torch.nn.utils.parameters_to_vector(model.parameters()).detach())
+        context = AggregationContext.of_rows(range(clients), state)
+        following = start - chosen(torch.stack(updates), context).update
+        torch.nn.utils.vector_to_parameters(following, model.parameters())
+    return {name: value.numpy() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.nvflare
+def test_a_job_in_the_simulator_ends_with_the_model_that_our_engine_makes(tmp_path):
+    run = audit_job(
+        f"{EXAMPLE / 'job.py'}:recipe",
+        "hospital_sites:material",
+        "passive",
+        tmp_path,
+        clients=3,
+        settings={"rounds": 2, "aggregator": "ReputationAngularTrimmedMean"},
+        environment={"OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+    with importable(EXAMPLE):
+        expected = recomputed(3, 2, "reputation_atm")
+    found = read_model(run.directory / "final.safetensors")
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-6)
+    lines = read_lines(run.directory / "rounds.jsonl")
+    assert [line["nodes"] for line in lines] == [["site-1", "site-2", "site-3"]] * 2
+    assert all(len(line["kept"]) == 3 for line in lines)
+    assert run.summary["live"]["observed_rounds"] == 2
+    assert run.summary["defense"] == "reputation_atm"
+    assert run.summary["membership"]["auc"] > 0.4
+    marks = [p for p in psutil.process_iter() if str(run.directory) in " ".join(_words(p))]
+    assert marks == []
+    sys.modules.pop("hospital_sites", None)
+
+
+def _words(process):
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

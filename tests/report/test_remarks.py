@@ -1,0 +1,27 @@
+"""What the report says of the data and of models that have learnt nothing."""
+
+import pytest
+
+from scapegoat.report.remarks import remarks
+
+
+def test_what_was_done_to_the_data_is_said_once():
+    runs = [{"data_notes": ["text is one-hot encoded: cut 3"]}] * 3 + [{"data_notes": ["other"]}, {}]
+    assert remarks(runs) == ("Data: text is one-hot encoded: cut 3.", "Data: other.")
+
+
+def test_models_no_better_than_the_most_frequent_class_are_counted():
+    runs = [{"test_accuracy": a, "test_majority": 0.4} for a in (0.39, 0.4, 0.41)]
+    (said,) = remarks(runs)
+    assert said.startswith("In 2 of 3 runs")
+    assert "(0.400)" in said
+    assert remarks(runs[2:]) == ()
+
+
+@pytest.mark.parametrize("notes", [None, 5, "text", {"a": 1}, [1, None, ["x"]]])
+def test_a_damaged_summary_says_nothing(notes):
+    assert remarks([{"data_notes": notes, "test_accuracy": "0.1", "test_majority": True}]) == ()
+
+
+def test_endless_notes_are_cut():
+    assert len(remarks([{"data_notes": [f"note {i}" for i in range(500)] + ["x" * 10_000]}])) == 12
