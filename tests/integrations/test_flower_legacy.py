@@ -62,6 +62,21 @@ def test_reordered_results_give_the_same_bytes():
     assert forward.tensors == backward.tensors
 
 
+def test_the_noise_of_dp_follows_from_a_seed_that_nobody_chose():
+    rng = np.random.default_rng(0)
+    results = [
+        result(cid, ndarrays_to_parameters([g + rng.normal(size=g.shape).astype(np.float32) for g in GLOBAL]))
+        for cid in "1234"
+    ]
+
+    def noisy(**keywords) -> list[bytes]:
+        rule = {"name": "dp", "clip": 1.0, "noise_multiplier": 1.0}
+        return started(rule, **keywords).aggregate_fit(1, results, [])[0].tensors
+
+    assert noisy() != noisy()
+    assert noisy(seed=3) == noisy(seed=3)
+
+
 def test_failures_are_named_and_nothing_usable_changes_nothing():
     strategy = started("fedavg")
     client, failed = result("5", Parameters([], "numpy.ndarray"))

@@ -67,7 +67,7 @@ class RobustServer:
         server_lr: float = 1.0,
         weight_decay: float | Mapping[str, Any] = 0.0,
         clients: Mapping[Any, int] | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         validate: Validate | None = None,
         train_on_root: TrainOnRoot | None = None,
         probe_outputs: ProbeOutputs | None = None,
@@ -89,7 +89,8 @@ class RobustServer:
         self.optimizer = ServerOptimizer(_optimizer(server_optimizer, server_lr))
         self.protections = _decay(weight_decay)
         self.clients: dict[Node, int] = dict(clients) if clients is not None else {}
-        self.seed = seed
+        # A seed that anybody can guess lets the noise of `dp` be subtracted and a sketch be evaded.
+        self.seed = seed if seed is not None else int.from_bytes(np.random.default_rng().bytes(6))
         self.validate = validate
         self.train_on_root = train_on_root
         self.probe_outputs = probe_outputs

@@ -42,7 +42,7 @@ class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
         server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
         server_lr: float = 1.0,
         weight_decay: float | Mapping[str, Any] = 0.0,
-        seed: int = 0,
+        seed: int | None = None,
         validate: Validate | None = None,
         train_on_root: TrainOnRoot | None = None,
         probe_outputs: ProbeOutputs | None = None,

@@ -130,7 +130,7 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
             server_lr=server_lr,
             weight_decay=weight_decay,
             clients=clients,
-            seed=seed if seed is not None else int.from_bytes(np.random.default_rng().bytes(6)),
+            seed=seed,
             validate=validate,
             train_on_root=train_on_root,
             probe_outputs=probe_outputs,
