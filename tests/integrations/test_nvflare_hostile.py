@@ -16,15 +16,17 @@ from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContextManager
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 from torch import nn
 
 from scapegoat.attacks import Samples
 from scapegoat.errors import InputError
+from scapegoat.integrations import nvflare as flare
 from scapegoat.integrations.nvflare import AuditMaterial, HostileFilter
-from scapegoat.integrations.nvflare.job_files import filter_component, recipe_function, rule_of, wire
+from scapegoat.integrations.nvflare.job_files import export, filter_component, recipe_function, rule_of, wire
 from scapegoat.integrations.shared.hostile import live_attack, read_lines
 from scapegoat.integrations.shared.material import write_hostile
-from tests.integrations.nvflare_fakes import Engine
+from tests.integrations.nvflare_fakes import Engine, Net
 
 
 class Small(nn.Linear):
@@ -144,6 +146,59 @@ def test_a_job_gets_filters_on_every_client_the_hostile_one_last_and_a_recorder(
     assert client["task_result_filters"][-1]["filters"][0]["args"] == {"gamma": 0.02}
     written = json.loads((tmp_path / "config_fed_server.json").read_text())
     assert written["components"][-1]["path"].endswith("RoundRecorder")
+
+
+def aggregated_by(folder, aggregator):
+    script = folder / "client.py"
+    script.write_text("")
+    recipe = FedAvgRecipe(
+        name="job", model=Net(), min_clients=2, num_rounds=1, train_script=str(script), aggregator=aggregator,
+        key_metric="",
+    )  # fmt: skip
+    return rule_of(export(recipe, folder / "exported"))
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: flare.RobustAggregator("median"), {"name": "median"}),
+        (lambda: flare.CoordinateMedian(), {"name": "median"}),
+        (lambda: flare.RobustAggregator("atm", trim=2), {"name": "atm", "trim": 2}),
+        (lambda: flare.AngularTrimmedMean(trim=2), {"name": "atm", "trim": 2}),
+        (
+            lambda: flare.RobustAggregator([{"name": "norm_clipping", "norm": 3.0}, {"name": "median"}], server_lr=0.5),
+            {
+                "name": "norm_clipping + median",
+                "stages": [{"name": "norm_clipping", "norm": 3.0}, {"name": "median"}],
+                "server": {"server_lr": 0.5},
+            },
+        ),
+        (lambda: None, {"name": "fedavg", "aggregator": "FLARE's own weighted mean"}),
+    ],
+)
+def test_a_report_names_the_rule_with_its_options_however_it_was_asked_for(tmp_path, make, expected):
+    assert aggregated_by(tmp_path, make()) == expected
+
+
+SAG = "nvflare.app_common.workflows.scatter_and_gather.ScatterAndGather"
+MEAN = "nvflare.app_common.aggregators.intime_accumulate_model_aggregator.InTimeAccumulateWeightedAggregator"
+
+
+@pytest.mark.parametrize(
+    ("workflow", "identifier", "path", "name"),
+    [
+        ({"path": SAG, "args": {"aggregator_id": "mine"}}, "mine", "scapegoat.integrations.nvflare.Krum", "krum"),
+        ({"path": SAG, "args": {}}, "aggregator", "scapegoat.integrations.nvflare.Krum", "krum"),
+        ({"path": SAG, "args": {}}, "aggregator", MEAN, "fedavg"),
+        ({"path": SAG, "args": {}}, "aggregator", "my_job.Own", "Own"),
+        ({"path": "nvflare.app_common.workflows.fedavg.FedAvg"}, "aggregator", "my_job.Unused", "fedavg"),
+        ({"path": "custom.Workflow", "args": {}}, "aggregator", "my_job.Unused", "fedavg"),
+    ],
+)
+def test_an_aggregator_that_is_a_component_is_named_too(tmp_path, workflow, identifier, path, name):
+    server = {"workflows": [workflow], "components": [{"id": identifier, "path": path, "args": {}}]}
+    (tmp_path / "config_fed_server.json").write_text(json.dumps(server))
+    assert rule_of(tmp_path)["name"] == name
 
 
 @pytest.mark.parametrize("wrong", ["dp", {"name": "svt_privacy", "gama": 1}])

@@ -137,7 +137,7 @@ def _defense(rule: Mapping[str, Any], filters: Sequence[Mapping[str, Any]]) -> d
         return dict(rule)
     named = [str(one["name"]) for one in filters]
     options = {str(one["name"]): one["args"] for one in filters if one["args"]}
-    name = "+".join(named if rule["name"] == "fedavg" else [*named, str(rule["name"])])
+    name = " + ".join(named if rule["name"] == "fedavg" else [*named, str(rule["name"])])
     return {"name": name, **({"rule": dict(rule)} if rule["name"] != "fedavg" else {}), **options}
 
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from nvflare.recipe.spec import Recipe
 
-from scapegoat.aggregation import registry as rules
 from scapegoat.errors import InputError
+from scapegoat.experiments.spec import describe
 from scapegoat.extending.explained import explained
-from scapegoat.integrations.shared.names import class_name
+from scapegoat.integrations import nvflare
+from scapegoat.integrations.nvflare.aggregator import RobustAggregator
+from scapegoat.integrations.shared.layout import BUFFER_NAMES
 
 CLIENT, SERVER = "config_fed_client.json", "config_fed_server.json"
 HOSTILE = "scapegoat.integrations.nvflare.HostileFilter"
@@ -25,6 +27,7 @@ FILTERS = {
     "svt_privacy": "nvflare.app_common.filters.svt_privacy.SVTPrivacy",
 }
 OURS = "scapegoat.integrations.nvflare."
+WEIGHTED_MEAN = "nvflare.app_common.aggregators.intime_accumulate_model_aggregator.InTimeAccumulateWeightedAggregator"
 
 
 def recipe_function(job: str) -> tuple[Path, str]:
@@ -83,19 +86,46 @@ def code_hash(job: Path) -> str:
 
 
 def rule_of(job: Path) -> dict[str, Any]:
-    """The rule that the job's server aggregates by: its name, and how it is configured."""
+    """The rule that the job's server aggregates by, as a spec writes it: its name and every option."""
     for path in job.rglob(SERVER):
-        for workflow in _read(path).get("workflows", []):
-            aggregator = workflow.get("args", {}).get("aggregator")
-            if not aggregator:
-                continue
-            args = {key: value for key, value in aggregator.get("args", {}).items() if key != "buffers"}
-            name = str(aggregator["path"]).rpartition(".")[2]
-            named = {class_name(rule): rule for rule, _ in rules.classes()}
-            if aggregator["path"].startswith(OURS) and name in named:
-                return {"name": named[name], "aggregator": name, "options": args}
-            return {"name": name, "options": args}
+        config = _read(path)
+        components = {str(one.get("id")): one for one in config.get("components", [])}
+        for workflow in config.get("workflows", []):
+            aggregator = workflow.get("args", {}).get("aggregator") or components.get(_aggregator_id(workflow))
+            if aggregator and _path(aggregator) != WEIGHTED_MEAN:
+                return _named_rule(_path(aggregator), dict(aggregator.get("args", {})))
     return {"name": "fedavg", "aggregator": "FLARE's own weighted mean"}
+
+
+def _path(component: Mapping[str, Any]) -> str:
+    return str(component.get("path") or component.get("class_path") or component.get("name") or "")
+
+
+def _aggregator_id(workflow: Mapping[str, Any]) -> str:
+    """The component that a workflow such as `ScatterAndGather` aggregates with; FLARE leaves defaults unwritten."""
+    if given := workflow.get("args", {}).get("aggregator_id"):
+        return str(given)
+    module, _, name = _path(workflow).rpartition(".")
+    try:
+        accepted = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    except (ImportError, AttributeError, TypeError, ValueError):  # a workflow that only the server has
+        return ""
+    return str(accepted["aggregator_id"].default) if "aggregator_id" in accepted else ""
+
+
+def _named_rule(path: str, args: dict[str, Any]) -> dict[str, Any]:
+    """A rule of ours by its own name, so that it is one column of the report however it was asked for."""
+    name = path.rpartition(".")[2]
+    ours = getattr(nvflare, name, None) if path.startswith(OURS) else None
+    if not (isinstance(ours, type) and issubclass(ours, RobustAggregator)):
+        return {"name": name, **({"options": args} if args else {})}
+    rule = ours(**args).server.rule
+    written: Any = rule.canonical()
+    options = {"stages": written} if isinstance(written, list) else {k: v for k, v in written.items() if k != "name"}
+    server = {key: value for key, value in args.items() if key not in options and key != "rule"}
+    if server.get("buffers") == list(BUFFER_NAMES):
+        del server["buffers"]
+    return {"name": describe(rule), **options, **({"server": server} if server else {})}
 
 
 def sends_differences(job: Path) -> bool:
