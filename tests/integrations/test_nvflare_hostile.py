@@ -9,20 +9,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.filter import FilterChainType, FilterContextKey
-from nvflare.apis.fl_constant import FLContextKey
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContextManager
-from nvflare.apis.shareable import Shareable
+from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.app_common.app_constant import AppConstants
+from nvflare.app_common.filters.percentile_privacy import PercentilePrivacy
 from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 from torch import nn
 
 from scapegoat.attacks import Samples
 from scapegoat.errors import InputError
 from scapegoat.integrations import nvflare as flare
-from scapegoat.integrations.nvflare import AuditMaterial, HostileFilter
+from scapegoat.integrations.nvflare import AuditMaterial, HostileFilter, UnfilteredReply
 from scapegoat.integrations.nvflare.job_files import export, filter_component, recipe_function, rule_of, wire
 from scapegoat.integrations.shared.hostile import live_attack, read_lines
 from scapegoat.integrations.shared.material import write_hostile
@@ -142,10 +143,51 @@ def test_a_job_gets_filters_on_every_client_the_hostile_one_last_and_a_recorder(
     wire(tmp_path, site="site-3", hostile=tmp_path / "h.json", rounds=tmp_path / "r.jsonl", filters=[part])
     client = json.loads((tmp_path / "config_fed_client.json").read_text())
     paths = [one["path"].rpartition(".")[2] for one in client["task_result_filters"][-1]["filters"]]
-    assert paths == ["PercentilePrivacy", "HostileFilter"]
-    assert client["task_result_filters"][-1]["filters"][0]["args"] == {"gamma": 0.02}
+    assert paths == ["UnfilteredReply", "PercentilePrivacy", "HostileFilter"]
+    assert client["task_result_filters"][-1]["filters"][1]["args"] == {"gamma": 0.02}
     written = json.loads((tmp_path / "config_fed_server.json").read_text())
     assert written["components"][-1]["path"].endswith("RoundRecorder")
+
+
+@pytest.mark.parametrize("direction", [None, "out", "inout"])
+def test_a_jobs_own_filters_stay_and_act_between_ours(tmp_path, direction):
+    own = {"tasks": ["train", "validate"], "filters": [{"path": "my_job.Own"}]}
+    own |= {"direction": direction} if direction else {}
+    (tmp_path / "config_fed_client.json").write_text(json.dumps({"task_result_filters": [own]}))
+    wire(tmp_path, site="site-3", hostile=tmp_path / "h.json", rounds=tmp_path / "r.jsonl", filters=[])
+    table = {}
+    for chain in json.loads((tmp_path / "config_fed_client.json").read_text())["task_result_filters"]:
+        towards = chain.get("direction", "out")
+        for key in [(task, way) for task in chain["tasks"] for way in ("in", "out") if way in towards]:
+            assert key not in table, "FLARE refuses a second chain"
+            table[key] = [one["path"].rpartition(".")[2] for one in chain["filters"]]
+    assert table["train", "out"] == ["UnfilteredReply", "Own", "HostileFilter"]
+    assert table["validate", "out"] == ["Own"]
+    assert (table.get(("train", "in")) == ["Own"]) == (direction == "inout")
+
+
+@pytest.mark.parametrize("site", ["site-1", "site-2"])
+def test_what_a_hostile_client_sends_passes_no_filter_of_its_own(tmp_path, site):
+    watch, poison = filters(tmp_path, "passive")
+    here, given = context(site=site), model()
+    watch.process(DXO(DataKind.WEIGHTS, given).to_shareable(), here)
+    honest = {name: np.full_like(value, 0.5) for name, value in given.items()}
+    reply = DXO(DataKind.WEIGHT_DIFF, {name: value.copy() for name, value in honest.items()}).to_shareable()
+    for one in (UnfilteredReply("site-2"), PercentilePrivacy(gamma=0.01), poison):
+        reply = one.process(reply, here)
+    sent = from_shareable(reply).data
+    expected = 0.5 if site == "site-2" else 0.01
+    assert all(np.allclose(value, expected) for value in sent.values())
+    # The next reply is another one.
+    again = DXO(DataKind.WEIGHT_DIFF, {name: 2 * value for name, value in honest.items()}).to_shareable()
+    assert all(np.allclose(value, 1.0) for value in from_shareable(poison.process(again, here)).data.values())
+
+
+def test_an_error_in_the_place_of_a_reply_passes(tmp_path):
+    error = make_reply(ReturnCode.EXECUTION_EXCEPTION)
+    _, poison = filters(tmp_path, "passive")
+    here = context()
+    assert poison.process(UnfilteredReply("site-2").process(error, here), here) is error
 
 
 def aggregated_by(folder, aggregator):

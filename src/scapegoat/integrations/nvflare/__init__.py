@@ -20,6 +20,7 @@ INSTALL = "NVIDIA FLARE is not installed; install it with: pip install 'scapegoa
 _HOMES = {
     "RobustAggregator": "aggregator",
     "HostileFilter": "hostile",
+    "UnfilteredReply": "hostile",
     "RoundRecorder": "recorder",
     "AuditMaterial": "material",
 }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.dxo import DXO, DataKind, from_shareable
 from nvflare.apis.dxo_filter import DXOFilter
 from nvflare.apis.event_type import EventType
-from nvflare.apis.filter import FilterChainType, FilterContextKey
+from nvflare.apis.filter import Filter, FilterChainType, FilterContextKey
 from nvflare.apis.fl_constant import FLContextKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
@@ -33,6 +35,7 @@ from scapegoat.integrations.shared.material import read_hostile
 from scapegoat.integrations.shared.received import ReceivedModel
 
 _KINDS: dict[str, ReplyKind] = {DataKind.WEIGHTS: "arrays", DataKind.WEIGHT_DIFF: "differences"}
+_UNFILTERED = "scapegoat_unfiltered_reply"
 
 
 class HostileFilter(DXOFilter):  # type: ignore[misc]
@@ -40,6 +43,7 @@ class HostileFilter(DXOFilter):  # type: ignore[misc]
 
     On a task it scores the targets under the global model, a line of JSON beside `config` (which `write_hostile`
     wrote); on a result it puts the crafted update in the place of the honest one. On other clients it does nothing.
+    Filters of the job act on it too, unless an `UnfilteredReply` is the first of them and this the last.
     Outside the simulator and POC it refuses to work unless `owned` declares that the federation is yours to attack.
     """
 
@@ -55,6 +59,14 @@ class HostileFilter(DXOFilter):  # type: ignore[misc]
                 refuse_elsewhere(fl_ctx, self.owned)
             except InputError as error:
                 self.system_panic(str(error), fl_ctx)
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """As every filter, but of what the client made before the filters in between."""
+        kept = fl_ctx.get_prop(_UNFILTERED)
+        if kept is not None and self.get_prop(FilterContextKey.CHAIN_TYPE) == FilterChainType.TASK_RESULT_CHAIN:
+            fl_ctx.set_prop(_UNFILTERED, None, private=True, sticky=False)
+            shareable = kept.update_shareable(shareable)
+        return super().process(shareable, fl_ctx)
 
     def process_dxo(self, dxo: DXO, shareable: Shareable, fl_ctx: FLContext) -> DXO | None:
         """Watch a task, or poison a result."""
@@ -92,6 +104,27 @@ class HostileFilter(DXOFilter):  # type: ignore[misc]
             return None
         dxo.data = like(sent, dxo.data)
         return dxo
+
+
+class UnfilteredReply(Filter):  # type: ignore[misc]
+    """Before all filters on results: keeps what `site` made, which its `HostileFilter` behind them takes up again.
+
+    An attacker removes filters from its own machine; where all sites share one configuration, this is how it does.
+    """
+
+    def __init__(self, site: str) -> None:
+        super().__init__()
+        self.site = site
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Keep a copy, since filters may change arrays in place."""
+        if fl_ctx.get_identity_name() == self.site:
+            # An error is no reply, and a reply that is none of FLARE's exchange objects has no model to poison.
+            with contextlib.suppress(ValueError):
+                dxo = from_shareable(shareable)
+                kept = DXO(dxo.data_kind, copy.deepcopy(dxo.data), copy.deepcopy(dxo.meta))
+                fl_ctx.set_prop(_UNFILTERED, kept, private=True, sticky=False)
+        return shareable
 
 
 def _model(config: HostileConfig) -> Path:

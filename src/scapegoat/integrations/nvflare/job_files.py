@@ -21,6 +21,7 @@ from scapegoat.integrations.shared.layout import BUFFER_NAMES
 
 CLIENT, SERVER = "config_fed_client.json", "config_fed_server.json"
 HOSTILE = "scapegoat.integrations.nvflare.HostileFilter"
+UNFILTERED = "scapegoat.integrations.nvflare.UnfilteredReply"
 RECORDER = "scapegoat.integrations.nvflare.RoundRecorder"
 FILTERS = {
     "percentile_privacy": "nvflare.app_common.filters.percentile_privacy.PercentilePrivacy",
@@ -149,22 +150,43 @@ def filter_component(value: Any) -> dict[str, Any]:
 
 
 def wire(job: Path, *, site: str, hostile: Path, rounds: Path, filters: list[dict[str, Any]]) -> None:
-    """Put FLARE's filters on every client, a hostile filter for `site` behind them, and a recorder on the server.
+    """Put FLARE's filters on every client, a hostile filter for `site` around them, and a recorder on the server.
 
-    A hostile client does what it likes with its own machine: what it sends passes no filter of its own.
+    A hostile client does what it likes with its own machine: what it sends passes no filter of its own, neither these
+    nor the job's. Every site gets one configuration, so there the first filter keeps the reply and the last one takes
+    it up again.
     """
     for path in job.rglob(CLIENT):
         config = _read(path)
         ours = {"path": HOSTILE, "args": {"site": site, "config": str(hostile)}}
-        config.setdefault("task_data_filters", []).append({"tasks": ["train"], "filters": [ours]})
+        before = {"path": UNFILTERED, "args": {"site": site}}
         theirs = [{"path": one["path"], "args": one["args"]} for one in filters]
-        config.setdefault("task_result_filters", []).append({"tasks": ["train"], "filters": [*theirs, ours]})
+        _train_filters(config, "task_data_filters", "in", [], [ours])
+        _train_filters(config, "task_result_filters", "out", [before], [*theirs, ours])
         path.write_text(json.dumps(config, indent=2), encoding="utf-8")
     for path in job.rglob(SERVER):
         config = _read(path)
         recorder = {"id": "scapegoat_recorder", "path": RECORDER, "args": {"path": str(rounds)}}
         config.setdefault("components", []).append(recorder)
         path.write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _train_filters(
+    config: dict[str, Any], key: str, direction: str, first: list[dict[str, Any]], last: list[dict[str, Any]]
+) -> None:
+    """Put filters around the job's own of the task `train`; FLARE allows one chain per task and direction."""
+    chains, own = [], []
+    for chain in config.get(key, []):
+        towards = str(chain.get("direction", direction)).lower()
+        if "train" not in chain["tasks"] or towards not in (direction, "inout"):
+            chains.append(chain)
+            continue
+        own += chain["filters"]
+        if others := [task for task in chain["tasks"] if task != "train"]:
+            chains.append({**chain, "tasks": others})
+        if towards == "inout":
+            chains.append({**chain, "tasks": ["train"], "direction": "out" if direction == "in" else "in"})
+    config[key] = [*chains, {"tasks": ["train"], "filters": [*first, *own, *last]}]
 
 
 def _read(path: Path) -> dict[str, Any]:
