@@ -49,6 +49,13 @@ def test_a_figure_above_its_limit_is_a_violation_that_names_attack_figure_and_li
     assert failures(made_up.audit(changed={LEAKY: changes})) == [says]
 
 
+def test_what_the_server_sees_is_no_violation_of_a_limit_on_clients():
+    server = {"seat": "server", "auc": 0.99, "auc_ci": [0.98, 1.0], "tpr_at_fpr_01": 0.9, "tpr_at_fpr_01_ci": [0.8, 1]}
+    seen = {"worst_score": {**server, "name": "update_regression"}, "epsilon_lower": 4.5, "epsilon_ceiling": 5.0}
+    changes = {"membership__scores__update_regression": server, "membership__server": seen}
+    assert made_up.audit(changed={LEAKY: changes}).check(POLICY).met
+
+
 def test_the_figure_decides_and_not_the_end_of_its_interval():
     wide = {"membership__worst_score__auc": 0.75, "membership__worst_score__auc_ci": [0.6, 0.9]}
     assert made_up.audit(changed={LEAKY: wide}).check(POLICY).met

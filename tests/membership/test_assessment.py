@@ -45,13 +45,30 @@ def test_the_worst_score_pays_for_those_tried_beside_it() -> None:
     alone = Scored(tried.member, True, {"trajectory": tried.scores["trajectory"]}).figures()
     together = tried.figures()
     assert together["worst_score"]["name"] in ("final_margin", "trajectory")
-    assert together["worst_score"]["tried"] == 3
-    # Alone, the same score has a narrower interval: a correction for three widens it.
+    assert together["worst_score"]["tried"] == 2
+    # Alone, the same score has a narrower interval: a correction for two widens it.
     name = together["worst_score"]["name"]
     by_itself = Scored(tried.member, True, {name: tried.scores[name]}).figures()["worst_score"]["auc_ci"]
     assert together["worst_score"]["auc_ci"][0] < by_itself[0]
     same = Scored(tried.member, True, {f"{n}": tried.scores["trajectory"] for n in ("trajectory", "final_margin")})
     assert same.figures()["epsilon_lower"] < alone["epsilon_lower"]
+
+
+def test_what_the_server_sees_stands_apart_and_changes_nothing_of_a_clients_figures() -> None:
+    clients = example()
+    mine = {name: clients.scores[name] for name in ("final_margin", "trajectory")}
+    alone = Scored(clients.member, True, mine).figures()
+    seen = {"update_regression": clients.member * 1.0, "fedmia": clients.scores["fedmia"]}
+    both = Scored(clients.member, True, mine | seen).figures()
+    decisive = ("worst_score", "epsilon_lower", "epsilon_ceiling")
+    assert {key: both[key] for key in decisive} == {key: alone[key] for key in decisive}
+    assert "server" not in alone
+    server = Scored(clients.member, True, seen).figures()
+    assert both["server"] == {key: server[key] for key in decisive}
+    assert both["server"]["worst_score"]["name"] == "update_regression"
+    assert both["server"]["worst_score"]["auc"] == 1.0
+    assert both["server"]["epsilon_lower"] > both["epsilon_lower"]
+    assert "epsilon_lower_reason" in Scored(clients.member, False, mine | seen).figures()["server"]
 
 
 def test_epsilon_is_claimed_only_where_coins_made_the_members() -> None:

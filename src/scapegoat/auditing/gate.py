@@ -244,7 +244,7 @@ def _of_run(name: str, limit: float, summary: Summary) -> _Figure:
     membership = summary.get("membership") or {}
     if name == "epsilon_lower":
         return _epsilon(limit, membership)
-    scores = membership.get("scores") or {}
+    scores = _of_clients(membership.get("scores") or {})
     if not scores:
         return _Figure(reason="the run has no scores; compute it again with this version")
     if name == "auc":
@@ -256,6 +256,12 @@ def _of_run(name: str, limit: float, summary: Summary) -> _Figure:
         return _Figure(reason=str(lacking.get(f"{name}_reason") or "a score lacks it"))
     worst_name = max(known, key=lambda score: known[score][name])
     return _estimate(known[worst_name][name], known[worst_name].get(f"{name}_ci"), worst_name)
+
+
+def _of_clients(scores: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The scores of a client's seat, where there are any: no rule changes what the server sees."""
+    mine = {name: figures for name, figures in scores.items() if figures.get("seat", "client") == "client"}
+    return mine or scores
 
 
 def _epsilon(limit: float, membership: Mapping[str, Any]) -> _Figure:

@@ -35,25 +35,34 @@ class Scored:
     def figures(self) -> dict[str, Any]:
         """`scores`, `worst_score`, `epsilon_lower` and `epsilon_ceiling`, as plain values for the summary.
 
-        Both the worst score and epsilon pay for having tried all the scores.
+        The latter three are those of a client's seat where any score is; those of the server's are then under
+        `server`. Rules are chosen by the former, and no rule changes what the server sees. Both the worst score and
+        epsilon pay for having tried all the scores of their seat.
         """
-        worst = worst_score(self.scores, self.member)
+        seats: dict[str, dict[str, np.ndarray]] = {}
+        for name, values in self.scores.items():
+            seats.setdefault(_seat(name), {})[name] = values
+        listed = {name: score_figures(values, self.member, _seat(name)) for name, values in self.scores.items()}
+        found = {"scores": listed, **self._worst(seats.get("client", self.scores))}
+        return found | {"server": self._worst(seats["server"])} if len(seats) > 1 else found
+
+    def _worst(self, scores: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        worst = worst_score(scores, self.member)
         found: dict[str, Any] = {
-            "scores": {name: score_figures(values, self.member, _seat(name)) for name, values in self.scores.items()},
             "worst_score": {
                 "name": worst.name,
                 "seat": _seat(worst.name),
                 "auc": worst.estimate.value,
                 "auc_ci": worst.estimate.ci,
                 "permutation_p": worst.p,
-                "tried": len(self.scores),
+                "tried": len(scores),
             },
             "epsilon_ceiling": epsilon.ceiling(len(self.member)),
         }
         if not self.coins:
             return found | {"epsilon_lower": None, "epsilon_lower_reason": NO_COINS}
-        confidence = 1 - (1 - epsilon.CONFIDENCE) / len(self.scores)
-        bounds = [epsilon.one_run(values, self.member, confidence=confidence) for values in self.scores.values()]
+        confidence = 1 - (1 - epsilon.CONFIDENCE) / len(scores)
+        bounds = [epsilon.one_run(values, self.member, confidence=confidence) for values in scores.values()]
         return found | {"epsilon_lower": max(bound.epsilon for bound in bounds)}
 
     def validity(self, blind: Blind | None) -> dict[str, Any]:
