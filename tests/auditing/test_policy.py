@@ -3,15 +3,19 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
-from scapegoat.auditing import read_policy
+from scapegoat.auditing import Audit, read_policy
 from scapegoat.auditing.gate_files import sarif, write_junit, write_sarif
 from scapegoat.errors import InputError
+from scapegoat.membership.epsilon import one_run
 from tests.auditing import made_up
 
 LIMITS = {"auc": 0.75, "tpr_at_fpr_01": 0.1, "epsilon_lower": 3.0, "accuracy_cost": 0.05}
@@ -114,7 +118,7 @@ def test_several_seeds_count_with_their_mean_and_epsilon_with_its_largest():
             "trained of atm: training accuracy 0.61, test accuracy 0.60, and naming the largest class alone gets 0.60",
         ),
         (
-            {"changed": {LEAKY: {"aggregation": {"epsilon": 1.0}}}},
+            {"changed": {LEAKY: {"privacy": {"epsilon": 1.0, "delta": 1e-5}}}},
             "accounted of atm: epsilon 1.000, at least 1.200 shown",
         ),
         (
@@ -157,7 +161,38 @@ def test_what_cannot_be_shown_to_hold_never_passes(options, says):
 
 
 def test_an_accounted_epsilon_that_no_run_contradicts_is_no_violation():
-    assert made_up.audit(changed={LEAKY: {"aggregation": {"epsilon": 4.0}}}).check(POLICY).met
+    gate = made_up.audit(changed={LEAKY: {"privacy": {"epsilon": 4.0, "delta": 1e-6}}}).check(POLICY)
+    assert gate.met
+    assert "accounted" in {check.key for check in gate.checks}
+
+
+@pytest.mark.parametrize("privacy", [{"epsilon": 1.0, "delta": 1e-3}, {"epsilon": 1.0}])
+def test_an_epsilon_at_a_larger_delta_than_that_of_the_bound_is_not_compared_with_it(privacy):
+    gate = made_up.audit(changed={LEAKY: {"privacy": privacy}}).check(POLICY)
+    assert "accounted" not in {check.key for check in gate.checks}
+
+
+@pytest.mark.parametrize(("delta", "compared"), [(1e-5, True), (1e-7, True), (1e-4, False)])
+def test_the_delta_of_noise_that_a_rule_adds_is_the_rules(delta, compared):
+    rule = {"name": "dp", "clip": 1.0, "noise_multiplier": 1.0, "delta": delta}
+    runs = [made_up.result(attack, rule, aggregation={"epsilon": 1.0}) for attack in made_up.ATTACKS]
+    gate = Audit(tuple(runs), ()).check({"defense": rule, "limits": {"auc": 0.75}})
+    assert [c.status for c in gate.checks if c.key == "accounted"] == (["violated"] if compared else [])
+
+
+def test_a_bound_pays_for_the_runs_that_were_looked_at_before_it_is_called_a_contradiction():
+    rng = np.random.default_rng(0)
+    member = rng.random(1000) < 0.5
+    targets = pa.table({"member": member, "score_final": rng.normal(size=1000) + 1.5 * member})
+    alone = one_run(targets["score_final"].to_numpy(), member).epsilon
+    claim = {"privacy": {"epsilon": alone - 0.005, "delta": 1e-5}, "membership__epsilon_lower": alone}
+    limits = {"defense": "atm", "limits": {"auc": 0.75}}
+    runs = [replace(made_up.result(attack, "atm", **claim), targets=targets) for attack in made_up.ATTACKS]
+    (found,) = [c for c in Audit(tuple(runs), ()).check(limits).checks if c.key == "accounted"]
+    assert found.status == "held"
+    assert f"95% sure over {len(runs)} runs" in found.measured
+    (found,) = [c for c in Audit(tuple(runs[:1]), ()).check(limits).checks if c.key == "accounted"]
+    assert found.status == "violated"
 
 
 def test_an_attack_that_the_policy_does_not_ask_for_may_be_missing():
