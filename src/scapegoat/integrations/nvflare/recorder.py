@@ -29,7 +29,9 @@ _KINDS: dict[str, ReplyKind] = {DataKind.WEIGHTS: "arrays", DataKind.WEIGHT_DIFF
 class RoundRecorder(FLComponent):  # type: ignore[misc]
     """A component of the server that writes a line of JSON per round to `path` and keeps the newest global model.
 
-    `kept` is what an aggregator of scapegoat's says; for any other it is null, since nobody outside it knows.
+    `kept` is what an aggregator of scapegoat's says; for any other it is null, since nobody outside it knows. `failed`
+    are clients whose task ended in an error, which FLARE's `FedAvg` tells, though not which error; `silent` are the
+    others that were asked and from whom nothing came. `ScatterAndGather` tells of no errors: there they are silent.
     """
 
     def __init__(self, path: str) -> None:
@@ -40,6 +42,8 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
         self._rows: dict[str, NDArray] = {}
         self._losses: dict[str, float] = {}
         self._rejected: dict[str, str] = {}
+        self._failed: dict[str, str] = {}
+        self._asked: set[str] = set()
         self._report: RoundReport | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -54,10 +58,8 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
             observers.append(self._observe)
         elif event_type == EventType.END_RUN and self._observe in observers:
             observers.remove(self._observe)
-        elif event_type == AppEventType.BEFORE_TRAIN_TASK and self._layout is None:
-            sent = from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data
-            self._layout = FlareLayout(arrays_of(sent), any_type=True)
-            self._rows, self._losses, self._rejected, self._report = {}, {}, {}, None
+        elif event_type == AppEventType.BEFORE_TRAIN_TASK:
+            self._ask(fl_ctx)
         elif event_type == AppEventType.AFTER_CONTRIBUTION_ACCEPT:
             self._note(fl_ctx)
         elif event_type == AppEventType.AFTER_AGGREGATION:
@@ -70,11 +72,24 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
         del updates
         self._report = report
 
+    def _ask(self, fl_ctx: FLContext) -> None:
+        """A task goes out to one client; the first one begins the round."""
+        if self._layout is None:
+            sent = from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data
+            self._layout = FlareLayout(arrays_of(sent), any_type=True)
+            self._rows, self._losses, self._rejected, self._report = {}, {}, {}, None
+            self._failed, self._asked = {}, set()
+        if (peer := fl_ctx.get_peer_context()) is not None:
+            self._asked.add(str(peer.get_identity_name()))
+
     def _note(self, fl_ctx: FLContext) -> None:
         result, peer = fl_ctx.get_prop(AppConstants.TRAINING_RESULT), fl_ctx.get_peer_context()
-        if self._layout is None or result is None or peer is None:
+        if self._layout is None or peer is None:
             return
         name = str(peer.get_identity_name())
+        if result is None:
+            self._failed[name] = "its task ended in an error; FLARE's log has the code"
+            return
         try:
             dxo = from_shareable(result)
             row = np.empty(self._layout.d, dtype=np.float32)
@@ -92,8 +107,10 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
             return
         self._round += 1
         line = round_line(
-            self._round, self._rows, self._report, rejected=self._rejected, failed={}, losses=self._losses
+            self._round, self._rows, self._report, rejected=self._rejected, failed=self._failed, losses=self._losses
         )
+        heard = {*self._rows, *line["set_aside"], *self._failed}
+        line["silent"] = sorted({*line["silent"], *(self._asked - heard)})
         append_line(Path(self.path), line)
         self._layout = None
 
