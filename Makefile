@@ -29,8 +29,8 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format $(CHECKED)
 	$(BIN)/ruff check --fix $(CHECKED)
 
-bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run; ONLY=round for one, BENCH_JSON=1, QUICK=1
-	@$(BIN)/python -m benchmarks $(ONLY) $(if $(BENCH_JSON),--json) $(if $(QUICK),--quick)
+bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run; ONLY=round for one, BENCH_JSON=1, QUICK=1, DEVICE=cuda
+	@$(BIN)/python -m benchmarks $(ONLY) $(if $(BENCH_JSON),--json) $(if $(QUICK),--quick) $(if $(DEVICE),--device $(DEVICE))
 
 results: $(VENV)/.dev ## the page of the paper's claims, from the result files in results/
 	$(BIN)/python -m results page results --out results/README.md

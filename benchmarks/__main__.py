@@ -11,8 +11,8 @@ from typing import Any
 
 from scapegoat.errors import InputError
 
-SUBJECTS = ("round", "clipping", "attack", "aggregation", "fit", "sweep", "flower")
-THREADED = ("aggregation", "attack", "clipping", "round")
+SUBJECTS = ("round", "clipping", "attack", "aggregation", "device", "fit", "shards", "sketches", "sweep", "flower")
+THREADED = ("aggregation", "attack", "clipping", "round", "sketches")
 """What can be measured with any number of threads."""
 
 
@@ -22,12 +22,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("only", nargs="*", metavar="SUBJECT", help=f"{', '.join(SUBJECTS)} (default: all)")
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object, by subject")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats")
-    parser.add_argument(
-        "--threads", type=int, help="PyTorch's threads (default: 2 for aggregation, 1 for attack, clipping and round)"
-    )
+    parser.add_argument("--threads", type=int, help="PyTorch's threads (default: 2 for aggregation, 1 for the others)")
+    parser.add_argument("--device", help="what `device` measures: cuda, cuda:1, mps (default: what there is)")
     options = parser.parse_args(arguments)
     try:
-        figures = measure(options.only or SUBJECTS, options.quick, options.threads, show=not options.json)
+        figures = measure(
+            options.only or SUBJECTS, options.quick, options.threads, show=not options.json, device=options.device
+        )
     except InputError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
@@ -37,7 +38,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(
-    subjects: list[str] | tuple[str, ...], quick: bool = False, threads: int | None = None, show: bool = False
+    subjects: list[str] | tuple[str, ...],
+    quick: bool = False,
+    threads: int | None = None,
+    show: bool = False,
+    device: str | None = None,
 ) -> dict[str, Any]:
     """The figures of each subject, each printed as soon as it is there if `show`."""
     for subject in subjects:
@@ -45,12 +50,16 @@ def measure(
             raise InputError(f"{subject!r} is not a benchmark (known: {', '.join(SUBJECTS)})")
         if threads is not None and subject not in THREADED:
             raise InputError(f"{subject}: --threads is only for {', '.join(THREADED)}")
+    if device is not None and "device" not in subjects:
+        raise InputError("--device is only for the subject device")
     if threads is not None and threads < 1:
         raise InputError(f"--threads: {threads} is not allowed (1 or more)")
     _show_progress()
     figures = {}
     for subject in subjects:
-        options = {} if threads is None else {"threads": threads}
+        options: dict[str, Any] = {} if threads is None else {"threads": threads}
+        if device is not None and subject == "device":
+            options["device"] = device
         figures[subject] = importlib.import_module(f"benchmarks.{subject}").run(quick=quick, **options)
         if show:
             _print({subject: figures[subject]})

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from scapegoat.aggregation import fedavg
-from scapegoat.combining.stack import checked, collect
+from scapegoat.combining.stack import checked, stacked
 
 MINUTES = 3e10
-"""Numbers to go through from which on a function is left out, because it would take minutes."""
+"""A function that would go through more numbers than these is left out: it would take minutes."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _torch_operations(updates: Tensor) -> Iterator[Other]:
             row.scatter(0, row.abs().topk(len(row) // 2, largest=False).indices, 0)
 
     yield Other("torch", "fedavg", lambda: part.mean(0), times)
-    yield Other("screened_by_norms", "fedavg", lambda: fedavg(checked(collect(part))).update, times)
+    yield Other("screened_by_norms", "fedavg", lambda: fedavg(checked(stacked(part))).update, times)
     yield Other("torch", "median", lambda: part.median(0), times)
     yield Other("torch", "trimmed_mean", lambda: part.sort(0).values[1:-1].mean(0), times)
     yield Other("torch", "top_k", top_k, times)

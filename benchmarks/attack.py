@@ -134,7 +134,7 @@ def _samples(model: FlatModel, count: int, density: float | None, seed: int) -> 
 
 
 def one_at_a_time(view: AttackerView, count: int) -> list[int]:
-    """Steps I and II as they are usually written: a pass a sample, and candidates tried on full-length vectors."""
+    """Steps I and II as they are usually written: one pass per sample, and candidates tried on full-length vectors."""
     model = view.gradients.model
 
     def gradient(x: Tensor, y: Tensor) -> Tensor:

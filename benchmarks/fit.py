@@ -22,6 +22,7 @@ WITHIN = 0.2
 """How far off the estimate of the peak may be."""
 
 _WIDE = {"name": "hospital", "records": 4000, "features": 6170, "classes": 100}
+_LARGE = {"name": "mlp", "hidden": [4000, 128]}
 
 
 def _spec(
@@ -50,8 +51,15 @@ def specs(images: Path) -> dict[str, Any]:
         "local epochs with Adam": _spec(clients=10, local={"name": "epochs", "optimizer": "adam", "lr": 0.001}),
         "stale clients, buffer of 30": _spec(clients=20, schedule=stale, rounds=6),
         "fedpoisonmia, multi_krum, 20 clients": _spec("multi_krum", "fedpoisonmia", clients=20),
-        "agrevader, 12 clients of 25M": _spec(
-            "fedavg", "agrevader", model={"name": "mlp", "hidden": [4000, 128]}, clients=12
+        "agrevader, 12 clients of 25M": _spec("fedavg", "agrevader", model=_LARGE, clients=12),
+        "atm in bfloat16, 100 clients of 25M": _spec(
+            "atm", model=_LARGE, clients=100, updates="bfloat16", rounds=1, batch_size=16
+        ),
+        "fedpoisonmia, median in bfloat16, 30 clients": _spec(
+            "median", "fedpoisonmia", clients=30, updates="bfloat16", rounds=2
+        ),
+        "median in bfloat16, stale clients, buffer of 30": _spec(
+            "median", clients=20, updates="bfloat16", schedule=stale, rounds=4
         ),
         "resnet20, passive": _spec("fedavg", {"name": "passive", **few}, pictures, "resnet20", rounds=2, clients=8),
         "resnet20, fedpoisonmia": _spec(
@@ -89,8 +97,8 @@ def measure(spec: Any) -> dict[str, float]:
     process = psutil.Process()
     usual = memory.refuse_what_does_not_fit
 
-    def noting(cast: Cast, server_view: bool = False) -> memory.Need:
-        need = usual(cast, server_view)
+    def noting(cast: Cast, server_view: bool = False, *, elsewhere: bool = False) -> memory.Need:
+        need = usual(cast, server_view, elsewhere=elsewhere)
         seen["before"], seen["needed"] = process.memory_info().rss, need.bytes
         return need
 

@@ -17,7 +17,7 @@ def extra_memory(function: Callable[[], Any], stacked: int) -> float | None:
     status = Path("/proc/self/status")
     if not status.exists():
         return None
-    _trim_heap()
+    trim_heap()
     before = _kilobytes(status, "VmRSS")
     peak = before
     done = threading.Event()
@@ -54,7 +54,7 @@ def _kilobytes(status: Path, field: str) -> int:
     return int(line.split()[1])
 
 
-def _trim_heap() -> None:
+def trim_heap() -> None:
     """Give freed memory back first: reuse of it would hide what a call needs."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:

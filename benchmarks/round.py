@@ -1,7 +1,11 @@
-"""A whole round beside the bare forward and backward passes of its clients, in PyTorch's default memory layout."""
+"""A whole round beside the bare forward and backward passes of its clients, in PyTorch's default memory layout.
+
+With fixed routes, with those measured on this machine, and with every other one that was a candidate.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,20 +17,25 @@ from benchmarks.timing import interleaved, log, with_threads
 from scapegoat import models
 from scapegoat.aggregation import get as get_rule
 from scapegoat.attacks import get as get_attack
-from scapegoat.combining.stack import collect
+from scapegoat.combining.stack import stacked
 from scapegoat.data import Dataset, DataSpec
 from scapegoat.data.partitions import IID
 from scapegoat.data.splits import split
+from scapegoat.experiments.route_timing import training_candidates
+from scapegoat.experiments.routes import measured, processor
 from scapegoat.federation import FederationSetting
 from scapegoat.federation.cast import cast
 from scapegoat.federation.local import clients_at_once
 from scapegoat.federation.simulation import Simulation
+from scapegoat.kernels.routes import FIXED, Routes
 
 CASES: dict[str, dict[str, Any]] = {
-    "mlp_0.3M": {"model": {"name": "mlp"}, "shape": (446,), "classes": 30, "limit": 1.5},
-    "mlp_3.2M": {"model": {"name": "mlp"}, "shape": (6170,), "classes": 100, "limit": 1.5},
-    "resnet20": {"model": {"name": "resnet20"}, "shape": (3, 32, 32), "classes": 10, "limit": 1.15},
+    "mlp_0.3M": {"model": {"name": "mlp"}, "shape": (446,), "classes": 30, "limit": 1.4},
+    "mlp_3.2M": {"model": {"name": "mlp"}, "shape": (6170,), "classes": 100, "limit": 1.0},
+    "resnet20": {"model": {"name": "resnet20"}, "shape": (3, 32, 32), "classes": 10, "limit": 1.25},
 }
+SLOWER = 1.05
+"""How much longer the measured routes may take than the best of the candidates."""
 
 
 def run(quick: bool = False, threads: int = 1) -> dict[str, Any]:
@@ -34,7 +43,7 @@ def run(quick: bool = False, threads: int = 1) -> dict[str, Any]:
     with with_threads(threads):
         repeats = 5 if quick else 15
         figures = {name: _case(name, case, repeats) for name, case in CASES.items()}
-        return {"threads": threads, "rounds": figures, "clients": _growth(3 if quick else 9)}
+        return {"processor": processor(), "threads": threads, "rounds": figures, "clients": _growth(3 if quick else 9)}
 
 
 def simulation(
@@ -68,21 +77,38 @@ def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
     rounds = 10 if federation.model.d < 1_000_000 and len(case["shape"]) == 1 else 2
     batches = _batches(federation)
 
-    def whole() -> None:
-        for _ in range(rounds):
-            federation.run_round()
+    choice = measured(federation.cast)
+    routes = {"fixed": FIXED, "measured": choice.routes} | training_candidates(federation.cast)
+
+    def whole(taken: Routes) -> Callable[[], None]:
+        def call() -> None:
+            federation.model.routes = taken
+            for _ in range(rounds):
+                federation.run_round()
+
+        return call
 
     def bare() -> None:
         for _ in range(rounds):
             passes(federation.model, batches)
 
-    seconds = interleaved({"round": whole, "bare": bare}, repeats)
+    seconds = interleaved({"bare": bare} | {name: whole(taken) for name, taken in routes.items()}, repeats)
+    best = min(seconds[name] for name in routes)
     figures = {
         "parameters": federation.model.d,
-        "round_seconds": seconds["round"] / rounds,
+        "round_seconds": seconds["fixed"] / rounds,
         "bare_seconds": seconds["bare"] / rounds,
-        "ratio": seconds["round"] / seconds["bare"],
-        "limit": case["limit"],
+        "ratio": seconds["fixed"] / seconds["bare"],
+        "measured": {
+            "routes": choice.routes.as_dict(),
+            "candidates_milliseconds": choice.milliseconds,
+            "round_seconds": seconds["measured"] / rounds,
+            "ratio": seconds["measured"] / seconds["bare"],
+            "limit": case["limit"],
+            "times_best_route": seconds["measured"] / best,
+            "times_best_route_limit": SLOWER,
+            "ratio_by_route": {name: seconds[name] / seconds["bare"] for name in routes},
+        },
         "memory_limit": federation.setting.picked + 4,
     }
     return figures | memory(case)
@@ -105,7 +131,7 @@ def memory(case: dict[str, Any]) -> dict[str, Any]:
     starts = [server.parameters] * len(picked)
     parts = {
         "updates": peak_of_tensors(lambda: federation.cast.benign.updates(1, picked, starts, updates)) / 4 - batches,
-        "step": peak_of_tensors(lambda: server.step(collect(updates), picked, [1] * len(picked), 1)) / 4,
+        "step": peak_of_tensors(lambda: server.step(stacked(updates), picked, [1] * len(picked), 1)) / 4,
         "targets": peak_of_tensors(lambda: federation.model.logits(server.parameters, federation.cast.targets.x)) / 4,
         "test": peak_of_tensors(lambda: federation.accuracy(federation.cast.test)) / 4,
     }
@@ -126,7 +152,7 @@ def passes(model: models.FlatModel, batches: list[tuple[Tensor, Tensor]]) -> Non
 
 
 def _growth(repeats: int) -> dict[str, Any]:
-    """Seconds a round: 100 of 1,000 clients, 50 of 1,000, and 50 of 500."""
+    """Seconds per round: 100 of 1,000 clients, 50 of 1,000, and 50 of 500."""
     log.info("rounds of many clients")
     settings = {"100 of 1000": (1000, 0.1), "50 of 1000": (1000, 0.05), "50 of 500": (500, 0.1)}
     runs = {

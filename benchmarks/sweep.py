@@ -12,7 +12,7 @@ from benchmarks.timing import log
 from scapegoat.experiments.executors import cores, named
 from scapegoat.experiments.executors.events import Outcome
 from scapegoat.experiments.executors.processes import ProcessPool
-from scapegoat.experiments.executors.run_queue import Ledger
+from scapegoat.experiments.executors.run_queue import RunQueue
 from scapegoat.experiments.run import CHECKPOINT_SECONDS
 from scapegoat.experiments.spec import Spec
 from scapegoat.experiments.store import RunStore
@@ -45,7 +45,7 @@ def _sweep(specs: dict[str, Spec], workers: int) -> float:
         store = RunStore(Path(folder))
         begun = time.perf_counter()
         ProcessPool(
-            Ledger(specs, outcome, None), store, jobs=workers, root=None, checkpoint_seconds=CHECKPOINT_SECONDS
+            RunQueue(specs, outcome, None), store, jobs=workers, root=None, checkpoint_seconds=CHECKPOINT_SECONDS
         ).work_off()
         seconds = time.perf_counter() - begun
     if len(outcome.summaries) != len(specs):

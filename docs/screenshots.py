@@ -17,9 +17,9 @@ SHOTS = (
     ("report-desktop", 1280, 1400, "light", None),
     ("report-dark", 1280, 1400, "dark", None),
     ("report-phone", 390, 844, "light", None),
-    ("report-phone-matrix", 390, 844, "light", ".study .card:nth-of-type(2)"),
+    ("report-phone-matrix", 390, 844, "light", ".card:has(table.heat)"),
     ("report-cell", 1280, 1000, "light", "#detail"),
-    ("report-scapegoat", 1280, 1000, "light", "#detail .panel.wide"),
+    ("report-scapegoat", 1280, 1000, "light", "section[aria-labelledby=t-goat]"),
 )
 
 

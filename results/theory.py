@@ -34,7 +34,7 @@ FAR = 1e3
 def bound(n: int, m: int, b: int, sigma: float = 1.0) -> float:
     """2 (n - m)(b + 1) sigma² / (n - b - m)², the right-hand side of Theorem 1."""
     if min(m, b) < 0 or 2 * m >= n or b + m >= n:
-        raise InputError(f"Theorem 1 wants 2m < n and b + m < n, with m, b >= 0; got n = {n}, m = {m}, b = {b}")
+        raise InputError(f"Theorem 1 needs 2m < n and b + m < n, with m, b >= 0; these are n = {n}, m = {m}, b = {b}")
     return 2 * (n - m) * (b + 1) * sigma**2 / (n - b - m) ** 2
 
 
@@ -45,7 +45,7 @@ def bound_largest(n: int, m: int, b: int, sigma: float = 1.0) -> float:
     are then n - 2b of the n - m honest ones, and the steps of the proof go through with 2b - m in place of b.
     """
     if not 0 <= m <= 2 * b < n:
-        raise InputError(f"m <= 2b < n is expected; got n = {n}, m = {m}, b = {b}")
+        raise InputError(f"m <= 2b < n is expected; these are n = {n}, m = {m}, b = {b}")
     return 2 * (n - m) * (2 * b - m + 1) * sigma**2 / (n - 2 * b) ** 2
 
 
@@ -122,7 +122,7 @@ def check(
     `placement` names where the malicious angles go, or says how many sigma above omega all of them are.
     """
     if 2 * b >= n:
-        raise InputError(f"2b < n is expected; got n = {n}, b = {b}")
+        raise InputError(f"2b < n is expected; these are n = {n}, b = {b}")
     rng = numpy_generator(seed, f"theory/{distribution}/{placement}/{trimming}", n, m, b)
     honest = DISTRIBUTIONS[distribution](rng, (trials, n - m))
     malicious = PLACEMENTS[placement](honest, m) if isinstance(placement, str) else np.full((trials, m), placement)

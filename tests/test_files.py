@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scapegoat import files
-from scapegoat.auditing import plan
+from scapegoat.auditing import audit_specs
 
 
 def test_many_writers_of_one_file_never_fail_and_leave_one_of_their_texts_whole(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_records_handed_over_in_python_are_kept_for_the_owner_alone(tmp_path: Pa
     import numpy as np
 
     records = np.random.default_rng(0).normal(size=(900, 6)).astype(np.float32), np.arange(900) % 3
-    plan(data=records, out=tmp_path, attacks=["passive"], defenses=["fedavg"])
+    audit_specs(data=records, out=tmp_path, attacks=["passive"], defenses=["fedavg"])
     (kept,) = (tmp_path / "data").iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     kept.chmod(0o644)  # as an earlier version left it
-    plan(data=records, out=tmp_path, attacks=["passive"], defenses=["fedavg"])
+    audit_specs(data=records, out=tmp_path, attacks=["passive"], defenses=["fedavg"])
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scapegoat import geometry
+from scapegoat.chunked_sums import CHUNK
 from tests.aggregation.inputs import as_rows, make, stacks
 from tests.reference import aggregation as reference
 
@@ -38,7 +39,7 @@ def test_angles_and_distances_equal_the_plain_loops(updates: torch.Tensor) -> No
     assert geometry.norms(gram).tolist() == pytest.approx([reference.norm(r) for r in rows], rel=1e-6)
 
 
-@pytest.mark.parametrize("d", [1, geometry.CHUNK - 1, geometry.CHUNK, 3 * geometry.CHUNK + 5])
+@pytest.mark.parametrize("d", [1, CHUNK - 1, CHUNK, 3 * CHUNK + 5])
 def test_chunks_cover_every_coordinate(d: int) -> None:
     updates = make(1, 4, d)
     exact = updates.double() @ updates.double().T

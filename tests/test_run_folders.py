@@ -18,7 +18,7 @@ from scapegoat.errors import InputError
 from scapegoat.experiments import RunStore, parse
 from scapegoat.experiments.executors import execute, named
 from scapegoat.sweeping import file as plan_file
-from scapegoat.sweeping import plan, write
+from scapegoat.sweeping import lay_out, write
 from scapegoat.sweeps import get
 from scapegoat.terminal import printable
 from tests.experiments.tiny import SETTINGS, spec
@@ -186,12 +186,12 @@ def test_a_progress_file_that_cannot_be_believed_counts_for_nothing(tmp_path: Pa
 
 
 class TestPlans:
-    def plan(self, folder: Path) -> Path:
-        return write(plan(get("mask-selection"), data=["hospital"], rounds=2, overrides=SETTINGS), folder)
+    def lay_out(self, folder: Path) -> Path:
+        return write(lay_out(get("mask-selection"), data=["hospital"], rounds=2, overrides=SETTINGS), folder)
 
     def test_the_plans_of_every_sweep_are_read_back(self, tmp_path: Path) -> None:
         for name in ("mask-selection", "target-count", "attack-cost", "defense-cost", "non-iid-degree"):
-            path = write(plan(get(name), data=["hospital"], seeds=2), tmp_path)
+            path = write(lay_out(get(name), data=["hospital"], seeds=2), tmp_path)
             assert plan_file.read(path)["sweep"] == name
 
     @pytest.mark.parametrize(
@@ -207,13 +207,13 @@ class TestPlans:
         ],
     )
     def test_a_plan_that_is_no_full_grid_is_refused(self, tmp_path: Path, change: dict[str, Any]) -> None:
-        path = self.plan(tmp_path)
+        path = self.lay_out(tmp_path)
         path.write_text(json.dumps(json.loads(path.read_text()) | change))
         with pytest.raises(InputError, match=path.name):
             plan_file.read(path)
 
     def test_a_run_of_a_plan_is_no_path(self, tmp_path: Path) -> None:
-        path = self.plan(tmp_path)
+        path = self.lay_out(tmp_path)
         content = json.loads(path.read_text())
         content["cells"][0]["runs"] = ["../../elsewhere"]
         path.write_text(json.dumps(content))
@@ -223,7 +223,7 @@ class TestPlans:
     def test_a_damaged_plan_is_named_and_the_others_are_shown(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        path = self.plan(tmp_path)
+        path = self.lay_out(tmp_path)
         (path.parent / "other.json").write_text('{"format": 1, "seeds": 1000000000}')
         with pytest.raises(SystemExit) as stop:
             main(["sweep", "--status", "--out", str(tmp_path)])
@@ -234,7 +234,7 @@ class TestPlans:
 
     def test_more_seeds_than_anybody_could_run_are_refused_at_once(self) -> None:
         with pytest.raises(InputError, match="at most"):
-            plan(get("mask-selection"), data=["hospital"], seeds=10**9)
+            lay_out(get("mask-selection"), data=["hospital"], seeds=10**9)
 
 
 def test_text_for_a_terminal_holds_nothing_that_it_would_obey() -> None:
@@ -258,7 +258,7 @@ def test_a_failure_reason_does_not_reach_the_terminal_as_it_is(
     beat = Heartbeat(store, name, parsed.canonical())
     beat.start()
     beat.failed("\x1b]0;owned\x07 no luck", "")
-    path = TestPlans().plan(tmp_path)
+    path = TestPlans().lay_out(tmp_path)
     content = json.loads(path.read_text())
     content["cells"][0]["runs"] = [name]
     path.write_text(json.dumps(content))

@@ -44,4 +44,4 @@ if __name__ == "__main__":
     options = parser.parse_args()
     where = PocEnv(num_clients=options.clients) if options.poc else SimEnv(num_clients=options.clients)
     run = recipe(options.clients, options.rounds, options.aggregator).execute(where)
-    print("results are in", run.get_result())
+    print("results are in", run.get_result(clean_up=False))

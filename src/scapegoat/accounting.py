@@ -173,10 +173,10 @@ def _renyi_epsilon_without_replacement(rounds: Mapping[float, int], noise: float
     return float(accountant.get_epsilon(delta))
 
 
-def epsilon_after(
-    rounds: int, noise_multiplier: float, sampling_rate: float, delta: float, sampling: Sampling = "fixed"
+def epsilon_of_rounds(
+    rounds: Mapping[float, int], noise_multiplier: float, delta: float, sampling: Sampling = "fixed"
 ) -> float:
-    """Epsilon at `delta` of `rounds` rounds of the Gaussian mechanism, each client picked with `sampling_rate`.
+    """Epsilon at `delta` of rounds of the Gaussian mechanism: sampling rate -> how many rounds picked that share.
 
     The unit of privacy is a client with its whole contribution, and the noise is its own: nothing is gained from the
     noise of other clients, so the guarantee holds whatever rule works on the noisy updates. It holds against who sees
@@ -184,16 +184,9 @@ def epsilon_after(
     is what the sampling allows: with a `fixed` number of clients one is replaced by another, with `poisson` one is
     added or removed.
 
-    >>> round(epsilon_after(100, 4.0, 0.1, 1e-5, "poisson"), 2), round(epsilon_after(100, 4.0, 0.1, 1e-5, "fixed"), 2)
-    (0.98, 2.54)
+    >>> [round(epsilon_of_rounds({0.1: 100}, 4.0, 1e-5, sampling), 2) for sampling in ("poisson", "fixed")]
+    [0.98, 2.54]
     """
-    return epsilon_of_rounds({sampling_rate: rounds}, noise_multiplier, delta, sampling)
-
-
-def epsilon_of_rounds(
-    rounds: Mapping[float, int], noise_multiplier: float, delta: float, sampling: Sampling = "fixed"
-) -> float:
-    """The same for rounds that picked different shares of the clients: sampling rate -> how many rounds had it."""
     known: dict[float, int] = {}
     for rate, count in rounds.items():
         if rate > 0 and count > 0:

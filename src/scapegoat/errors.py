@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import reprlib
 from collections.abc import Iterable
 from typing import Any
@@ -12,7 +13,11 @@ class ScapegoatError(Exception):
 
 
 class InputError(ScapegoatError, ValueError):
-    """The input was wrong. One line: what, where, and what would be right (exit code 2)."""
+    """The input was wrong. One line: what is wrong, where, and what is expected (exit code 2)."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and notebooks show instead of all our frames: one line, as on the command line."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class OptionError(InputError):
@@ -33,7 +38,11 @@ class RunError(ScapegoatError, RuntimeError):
 
 
 class StorageError(RunError):
-    """A run could not be written: the disk is full, or the store read-only. Other runs would fare no better."""
+    """A run could not be written: the disk is full, or the store read-only. Other runs would fail as well."""
+
+
+class DeviceMemoryError(RunError):
+    """A run asked for more memory than its device, or the machine, had left. Alone it may fit."""
 
 
 class PolicyError(ScapegoatError):
@@ -54,6 +63,12 @@ def shown(value: Any) -> str:
         return _short.repr(value)
     except ValueError:
         return f"a {type(value).__name__} of thousands of digits"
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """For a message about an unknown name: `, did you mean 'hospital'?`, or nothing where no known one is like it."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f", did you mean {shown(close[0])}?" if close else ""
 
 
 _short = reprlib.Repr()

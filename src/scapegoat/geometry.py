@@ -16,10 +16,23 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-Rows = Tensor | Sequence[Tensor]
+from scapegoat.chunked_sums import (
+    BLOCK_BYTES,
+    CHUNK,
+    batched_gram,
+    block_width,
+    chunked,
+    exact_zeros,
+    gram_apart,
+    row64,
+    squares,
+    squares_apart,
+    told,
+)
+from scapegoat.devices import CPU, host
+from scapegoat.split_rows import SplitRows
 
-CHUNK = 4096
-"""Length of the float32 products: short enough for their rounding, long enough for the matrix product to be fast."""
+Rows = Tensor | SplitRows | Sequence[Tensor]
 
 TINY = 1e-24
 """Squared norms below this may consist of squares that float32 rounds to zero."""
@@ -27,13 +40,13 @@ TINY = 1e-24
 PARALLEL = 0.99
 """Beyond this |cosine|, the float32 error of G would show in the angle or in the distance."""
 
-_BLOCK_BYTES = 32 << 20
-
 
 def dimension(rows: Rows) -> int:
     """Length d of the rows (0 if there are none)."""
     if isinstance(rows, Tensor):
         return rows.shape[1]
+    if isinstance(rows, SplitRows):
+        return rows.d
     return rows[0].numel() if rows else 0
 
 
@@ -47,47 +60,58 @@ def blocks(rows: Rows, width: int) -> Iterator[tuple[int, Tensor]]:
         for start in range(0, d, width):
             yield start, rows[:, start : start + width]
         return
-    buffer = torch.empty(len(rows), min(width, d))
+    if isinstance(rows, SplitRows):
+        for start in range(0, d, width):
+            yield start, rows.block(start, min(d, start + width), like=d if rows.whole else min(width, d))
+        return
+    buffer = torch.empty(len(rows), min(width, d), device=device_of(rows))
     for start in range(0, d, width):
         parts = [row[start : start + width] for row in rows]
         yield start, torch.stack(parts, out=buffer[:, : len(parts[0])])
 
 
 def gram(rows: Rows) -> Tensor:
-    """G [n, n] in float64, G[i, j] = <x_i, x_j>: symmetric, relative error about 1e-6 of |x_i||x_j|.
+    """G [n, n] in float64, on the host, G[i, j] = <x_i, x_j>: symmetric, relative error about 1e-6 of |x_i||x_j|.
 
     Pairs with |cosine| > 0.99 and rows with a squared norm below 1e-24 are exact to float64 rounding.
     """
     n = len(rows)
-    total = torch.zeros(n, n, dtype=torch.float64)
     if n == 0 or dimension(rows) == 0:
-        return total
-    for _, block in blocks(rows, _wide(rows)):
-        total += _batched_gram(block)
+        return torch.zeros(n, n, dtype=torch.float64)
+    if isinstance(rows, SplitRows) and rows.whole:
+        total = gram_apart(rows)
+    else:
+        total = exact_zeros(device_of(rows), n, n)
+        for _, block in blocks(rows, _wide(rows)):
+            total += batched_gram(block)
+    total = told(total)
     total = total.triu() + total.triu(1).T
     return _refined(rows, total)
 
 
 def products(left: Rows, right: Rows) -> Tensor:
-    """[n, k] in float64: inner products of n rows with k others, float32 products over chunks of d."""
-    total = torch.zeros(len(left), len(right), dtype=torch.float64)
-    if total.numel() == 0:
-        return total
+    """[n, k] in float64, on the host: inner products of n rows with k others, float32 products over chunks of d."""
+    if len(left) * len(right) == 0:
+        return torch.zeros(len(left), len(right), dtype=torch.float64)
+    total = exact_zeros(device_of(left), len(left), len(right))
     width = min(_wide(left), _wide(right))
     for (_, a), (_, b) in zip(blocks(left, width), blocks(right, width), strict=True):
-        for x, y in zip(_chunked(a), _chunked(b), strict=True):
-            total += torch.bmm(x, y.transpose(1, 2)).sum(0, dtype=torch.float64)
-    return total
+        for x, y in zip(chunked(a), chunked(b), strict=True):
+            total += torch.bmm(x, y.transpose(1, 2)).sum(0, dtype=total.dtype)
+    return told(total)
 
 
 def squared_norms(rows: Rows) -> Tensor:
-    """Squared Euclidean norms [n] in float64; Inf or NaN where a row holds one or a square overflows float32."""
+    """Squared Euclidean norms [n] in float64, on the host; Inf or NaN where a row holds one or its square overflows."""
     if dimension(rows) == 0:
         return torch.zeros(len(rows), dtype=torch.float64)
     # A matrix in one go; separate vectors one by one, which spares a copy.
-    total = _squares(rows) if isinstance(rows, Tensor) else torch.cat([_squares(row[None]) for row in rows])
+    if isinstance(rows, SplitRows):
+        total = squares_apart(rows)
+    else:
+        total = told(squares(rows) if isinstance(rows, Tensor) else torch.cat([squares(row[None]) for row in rows]))
     for i in torch.nonzero(total < TINY).flatten().tolist():
-        total[i] = row64(rows[i]).square().sum()
+        total[i] = host(row64(rows[i]).square().sum())
     return total
 
 
@@ -123,46 +147,19 @@ def squared_distances(gram_matrix: Tensor) -> Tensor:
     return distance
 
 
-def row64(row: Tensor) -> Tensor:
-    """One vector in float64."""
-    return row.to(torch.float64)
+def device_of(rows: Rows) -> torch.device:
+    """Where the rows are; the host's if there are none."""
+    if isinstance(rows, Tensor | SplitRows):
+        return rows.device
+    return rows[0].device if rows else CPU
 
 
 def _wide(rows: Rows) -> int:
-    """Columns a block: many chunks at once, while the [chunks, n, n] products and the copies of vectors stay small."""
+    """Columns per block: many chunks at once, while the [chunks, n, n] products and copies of vectors stay small."""
     n, d = max(len(rows), 1), dimension(rows)
-    if isinstance(rows, Tensor):
-        return CHUNK * max(1, _BLOCK_BYTES // (4 * n * n))
-    return CHUNK * max(1, min(_BLOCK_BYTES // 2, n * d // 2) // (4 * n * CHUNK))
-
-
-def _chunked(block: Tensor) -> Iterator[Tensor]:
-    """[n, width] as batches [chunks, n, CHUNK] without a copy, then the rest as one batch of one."""
-    whole = block.shape[1] // CHUNK
-    if whole:
-        yield torch.unflatten(block[:, : whole * CHUNK], 1, (whole, CHUNK)).transpose(0, 1)
-    if block.shape[1] > whole * CHUNK:
-        yield block[:, whole * CHUNK :][None]
-
-
-def _squares(block: Tensor) -> Tensor:
-    """Squared norms of the rows [n, d], chunk by chunk in float32, their sum in float64."""
-    total = torch.zeros(block.shape[0], dtype=torch.float64)
-    for part in _chunked(block):
-        total += torch.linalg.vector_norm(part, dim=2).double().square().sum(0)
-    return total
-
-
-def _batched_gram(block: Tensor) -> Tensor:
-    """The upper triangle of the block's Gram matrix, in two strips where that saves a quarter of the products."""
-    n = block.shape[0]
-    total = torch.zeros(n, n, dtype=torch.float64)
-    strip = n if n < 48 else -(-n // 2)
-    for part in _chunked(block):
-        for first in range(0, n, strip):
-            left, right = part[:, first : first + strip], part[:, first:]
-            total[first : first + strip, first:] += torch.bmm(left, right.transpose(1, 2)).sum(0, dtype=torch.float64)
-    return total
+    if isinstance(rows, Tensor) or (isinstance(rows, SplitRows) and rows.whole):
+        return block_width(n)
+    return CHUNK * max(1, min(BLOCK_BYTES // 2, n * d // 2) // (4 * n * CHUNK))
 
 
 def _refined(rows: Rows, total: Tensor) -> Tensor:
@@ -187,10 +184,16 @@ def _refined(rows: Rows, total: Tensor) -> Tensor:
 
 def _products64(rows: Rows, left: list[int], right: list[int]) -> Tensor:
     """Inner products in float64 of some rows with others, block by block."""
-    total = torch.zeros(len(left), len(right), dtype=torch.float64)
-    width = max(CHUNK, _BLOCK_BYTES // (32 * (len(left) + len(right))))
+    total = exact_zeros(device_of(rows), len(left), len(right))
+    width = max(CHUNK, BLOCK_BYTES // (32 * (len(left) + len(right))))
     for start in range(0, dimension(rows), width):
-        a = torch.stack([row64(rows[i][start : start + width]) for i in left])
-        b = a if left == right else torch.stack([row64(rows[i][start : start + width]) for i in right])
+        a = _columns64(rows, left, start, width)
+        b = a if left == right else _columns64(rows, right, start, width)
         total += a @ b.T
-    return total
+    return told(total)
+
+
+def _columns64(rows: Rows, some: list[int], start: int, width: int) -> Tensor:
+    if isinstance(rows, SplitRows):
+        return row64(rows.block(start, min(rows.d, start + width), some))
+    return torch.stack([row64(rows[i][start : start + width]) for i in some])

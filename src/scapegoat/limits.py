@@ -1,4 +1,4 @@
-"""How large a plan may be: beyond that somebody slipped, or means harm. Checked before anything is built."""
+"""How large a sweep or an audit may be: beyond that somebody slipped, or means harm. Checked before anything runs."""
 
 from __future__ import annotations
 

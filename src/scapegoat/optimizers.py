@@ -41,18 +41,20 @@ class OptimizerOptions(BaseModel):
         """Vectors as long as the parameters that it keeps from step to step."""
         return len([slot for slot in _SLOTS[self.optimizer] if slot != "steps"])
 
-    def advance(self, vector: Tensor, update: Tensor, state: MutableMapping[str, Tensor]) -> None:
-        """Move `vector` in place along minus the descent direction `update`."""
+    def advance(self, vector: Tensor, update: Tensor, state: MutableMapping[str, Tensor], pace: float = 1.0) -> None:
+        """Move `vector` in place along minus the descent direction `update`; `pace` is a share of the learning rate."""
+        lr = self.lr * pace
         if update.shape != vector.shape:
             raise InputError(f"an update of shape {tuple(update.shape)} came for parameters of {tuple(vector.shape)}")
         if self.optimizer == "sgd":
-            vector.sub_(update, alpha=self.lr)
+            vector.sub_(update, alpha=lr)
             return
         for slot in _SLOTS[self.optimizer]:
             if slot not in state:
-                state[slot] = torch.zeros((), dtype=torch.int64) if slot == "steps" else torch.zeros_like(vector)
+                counter = torch.zeros((), dtype=torch.int64, device=vector.device)
+                state[slot] = counter if slot == "steps" else torch.zeros_like(vector)
         if self.optimizer == "momentum":
-            vector.sub_(state["velocity"].mul_(self.momentum).add_(update), alpha=self.lr)
+            vector.sub_(state["velocity"].mul_(self.momentum).add_(update), alpha=lr)
             return
         # PyTorch's fused kernel goes over the vectors once and needs none of its own; it counts the step itself. It
         # reads memory as it lies, whatever strides, lengths and types say.
@@ -60,7 +62,7 @@ class OptimizerOptions(BaseModel):
         if not all(
             t.is_contiguous() and t.shape == vector.shape and t.dtype == vector.dtype for t in (vector, *moments)
         ):
-            raise ValueError("Adam wants a contiguous vector, and moments of its length and type")
+            raise ValueError("Adam needs a contiguous vector, and moments of its length and type")
         with torch.no_grad():
             adam(
                 [vector],
@@ -73,7 +75,7 @@ class OptimizerOptions(BaseModel):
                 amsgrad=False,
                 beta1=self.beta1,
                 beta2=self.beta2,
-                lr=self.lr,
+                lr=lr,
                 weight_decay=0.0,
                 eps=self.eps,
                 maximize=False,
@@ -99,8 +101,8 @@ class ServerOptimizer:
             )
         self.state = {name: tensor.clone() for name, tensor in state.items()}
 
-    def step(self, vector: Tensor, update: Tensor) -> Tensor:
-        """The next parameters."""
+    def step(self, vector: Tensor, update: Tensor, pace: float = 1.0) -> Tensor:
+        """The next parameters; `pace` is a share of the learning rate."""
         following = vector.clone()
-        self.options.advance(following, update, self.state)
+        self.options.advance(following, update, self.state, pace)
         return following

@@ -39,7 +39,7 @@ def add_gaussian(row: torch.Tensor, sigma: float, source: torch.Generator) -> No
     >>> round(float(row.std()), 1)
     2.0
     """
-    buffer = torch.empty(min(BLOCK, len(row)))
+    buffer = torch.empty(min(BLOCK, len(row)), device="cpu")
     for start in range(0, len(row), BLOCK):
         part = row[start : start + BLOCK]
-        part.add_(buffer[: len(part)].normal_(generator=source), alpha=sigma)
+        part.add_(buffer[: len(part)].normal_(generator=source).to(row.device), alpha=sigma)

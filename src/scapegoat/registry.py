@@ -12,16 +12,15 @@ The spec, the listings and the error messages read the registry, so a new compon
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
 from types import UnionType
 from typing import Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from scapegoat.errors import InputError, OptionError, shown
+from scapegoat.errors import InputError, OptionError, did_you_mean, shown
 from scapegoat.extending.plugins import load_installed
 from scapegoat.extending.resolve import is_path, resolve
 from scapegoat.extending.sources import fingerprint
@@ -47,13 +46,16 @@ class Component(BaseModel):
 
     name: ClassVar[str] = ""
 
+    _path: str = PrivateAttr(default="")
+
     def canonical(self) -> dict[str, Any]:
         """The component as the spec writes it: its name and every option, but `added` ones only where they are used.
 
-        Of a user's own component also what its code is, so that an edited one is another run.
+        Of a user's own component also what its code is, so that an edited one is another run. One that was taken by its
+        path is written so: who reads the spec elsewhere may not know the name that it registered.
         """
         code = {"code": fingerprint(type(self))} if is_foreign(type(self)) else {}
-        return {"name": self.name, **self.model_dump(mode="json"), **code}
+        return {"name": self._path or self.name, **self.model_dump(mode="json"), **code}
 
 
 def is_foreign(cls: type[Component]) -> bool:
@@ -67,6 +69,9 @@ K = TypeVar("K", bound=Component)
 
 class Registry(Generic[C]):
     """Names to component classes, filled by importing every module of a package."""
+
+    everyone: ClassVar[list[Registry[Any]]] = []
+    """All registries there are."""
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class Registry(Generic[C]):
         self._expand = expand
         self._classes: dict[str, type[C]] = {}
         self._loaded = False
+        Registry.everyone.append(self)
 
     @property
     def one(self) -> str:
@@ -89,7 +95,23 @@ class Registry(Generic[C]):
         return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
 
     def register(self, name: str) -> Callable[[type[K]], type[K]]:
-        """Class decorator: `name` means this class from now on."""
+        """Class decorator: `name` means this class from now on.
+
+        Parameters
+        ----------
+        name: what specs and commands call it.
+
+        Returns
+        -------
+        The decorator, which returns the class itself. A name that another class has is an InputError.
+
+        Examples
+        --------
+        >>> from scapegoat import attacks
+        >>> Passive = type(attacks.get("passive"))
+        >>> attacks.register("passive")(Passive) is Passive  # above a class: @attacks.register("passive")
+        True
+        """
 
         def add(cls: type[K]) -> type[K]:
             known = self._classes.get(name)
@@ -129,8 +151,7 @@ class Registry(Generic[C]):
         if name not in self._classes and is_path(name):
             return self._outside(name)
         if name not in self._classes:
-            close = difflib.get_close_matches(name, self._classes, n=1)
-            hint = f", did you mean {close[0]!r}?" if close else ""
+            hint = did_you_mean(name, self._classes)
             raise OptionError(
                 "name",
                 f"{shown(name)} is not {self.one}{hint} (one of: {', '.join(self.names())}, or your own: "
@@ -143,12 +164,30 @@ class Registry(Generic[C]):
         cls = resolve(self.kind, path)
         if not (isinstance(cls, type) and issubclass(cls, self.base)):
             raise OptionError("name", f"{path} is not {self.one}: it must be a class derived from {_where(self.base)}")
-        if not cls.name:
+        if "name" not in vars(cls):  # one that is derived from a component of ours would go by its name
             cls.name = path
         return cls
 
     def get(self, name: str, /, **options: Any) -> C:
-        """A component by name and options."""
+        """A component by name and options.
+
+        Parameters
+        ----------
+        name: a registered name, or `package.module:Class` for one of your own.
+        options: its options, which are checked; `scapegoat list` shows them.
+
+        Returns
+        -------
+        The component. An unknown name or option, or a value that is not allowed, is an InputError of one line.
+
+        Examples
+        --------
+        >>> from scapegoat import aggregation, data
+        >>> aggregation.get("atm", trim=2)
+        ATM(trim=2)
+        >>> data.get("hospital", records=700).records
+        700
+        """
         self.load()
         expanded = self._expand(name) if self._expand is not None else None
         if expanded is not None and (expanded[0] in self._classes or not is_path(name)):
@@ -158,7 +197,10 @@ class Registry(Generic[C]):
         if code is not None and code != fingerprint(cls):
             raise OptionError("code", f"{name} has changed since the run was planned; plan it again without this key")
         try:
-            return cls(**options)
+            made = cls(**options)
+            if is_foreign(cls) and is_path(name):
+                made._path = name
+            return made
         except ValidationError as error:
             raise first_problem(error) from None
 
@@ -231,9 +273,7 @@ def _allowed_keys(error: ValidationError, loc: tuple[int | str, ...]) -> str:
     if cls is None:
         return ""
     keys = list(cls.model_fields)
-    close = difflib.get_close_matches(str(loc[-1]), keys, n=1)
-    hint = f", did you mean {close[0]!r}?" if close else ""
-    return f"{hint} (known: {', '.join(keys) or 'no options'})"
+    return f"{did_you_mean(str(loc[-1]), keys)} (known: {', '.join(keys) or 'no options'})"
 
 
 def _subclasses(cls: type[BaseModel]) -> Iterator[type[BaseModel]]:

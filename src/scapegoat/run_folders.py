@@ -159,7 +159,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def read_mark(part: Path) -> Mark:
-    """How a run under way fares, by the files beside its checkpoint; what cannot be believed counts for nothing."""
+    """How far a run under way is, by the files beside its checkpoint; what cannot be believed counts for nothing."""
     failed, progress = (_json_or_nothing(part / file) for file in ("error.json", "progress.json"))
     rounds = _count(progress.get("rounds"))
     done = min(_count(progress.get("round")), rounds)

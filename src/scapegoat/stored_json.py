@@ -45,7 +45,7 @@ def loads(data: bytes, largest: float = LARGEST_NUMBER) -> dict[str, Any]:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"holds {name}, which is no number")
+    raise ValueError(f"holds {name}, which is not a number")
 
 
 def check(value: Any, largest: float = LARGEST_NUMBER) -> None:

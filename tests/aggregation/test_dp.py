@@ -92,10 +92,10 @@ def test_updates_are_clipped_before_the_noise() -> None:
 def test_each_clients_noise_is_its_own() -> None:
     """In a pipeline every row carries sigma; no two rows carry the same noise, whatever the order they came in."""
     rule = get("dp", sigma=0.1)
-    from scapegoat.combining.stack import checked, collect
+    from scapegoat.combining.stack import checked, stacked
 
     def noisy(ids: tuple[int, ...]) -> torch.Tensor:
-        changed, _ = rule.transform(checked(collect(torch.zeros(len(ids), D))), context(ids))  # type: ignore[attr-defined]
+        changed, _ = rule.transform(checked(stacked(torch.zeros(len(ids), D))), context(ids))  # type: ignore[attr-defined]
         return changed.matrix()
 
     rows = noisy((0, 1, 2, 3))

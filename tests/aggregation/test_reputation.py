@@ -93,8 +93,28 @@ def test_a_client_whose_data_are_a_little_unlike_the_others_is_not_left_out() ->
 
     kept = federation(unlike, 200)
     assert longest_exclusion(kept, 7) <= 20
-    fine = federation(unlike, 200, uneven=1e-6)
+    fine = federation(unlike, 200, uneven=1e-6, patience=200)
     assert longest_exclusion(fine, 7) > 50
+
+
+def test_the_past_leaves_nobody_out_for_ever() -> None:
+    """An honest client that always pulls its own way, as one does whose records are hard to fit late in training."""
+    own = torch.randn(D, generator=torch.Generator().manual_seed(99))
+
+    def alone(round_: int, updates: Tensor, last: Tensor) -> None:
+        updates[7] += 2.0 * own
+
+    assert longest_exclusion(federation(alone, 200, patience=200), 7) > 100
+    kept = federation(alone, 200)
+    assert longest_exclusion(kept, 7) <= 20
+    assert sum(row[7] for row in kept) <= 200 / 16 + 5  # the past counts again in the round after
+
+
+def test_patience_ends_with_blatant_poison() -> None:
+    def poison(round_: int, updates: Tensor, last: Tensor) -> None:
+        updates[7] = -5 * updates[7]
+
+    assert not any(row[7] for row in federation(poison, 80, patience=1))
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
@@ -106,7 +126,8 @@ def test_a_steady_pull_is_found_where_no_single_round_shows_it(share: float) -> 
         updates[7] = (1 - share) * updates[:7].mean(0) + share * goal
 
     kept = federation(blend, 60)
-    assert not any(row[7] for row in kept[10:])
+    assert sum(row[7] for row in kept[10:]) <= 50 // 15  # once per `patience`
+    assert not any(row[7] for row in federation(blend, 60, patience=60)[10:])
 
 
 def test_a_client_that_attacks_in_every_other_round_is_left_out_of_the_quiet_ones_too() -> None:

@@ -99,7 +99,7 @@ def test_reputation_atm_over_rounds_with_clients_that_come_and_go(
     seed: int, n: int, exponent: int, steady: bool
 ) -> None:
     rng = np.random.default_rng(seed)
-    memory, state = reference.ReputationATM(b=1, probation=3, remember=8), {}
+    memory, state = reference.ReputationATM(b=1, probation=3, remember=8, patience=2), {}
     goal = make(seed, 1, 30)[0]
     for round_ in range(7):
         ids = sorted(rng.choice(9, size=n, replace=False).tolist())
@@ -108,7 +108,9 @@ def test_reputation_atm_over_rounds_with_clients_that_come_and_go(
             updates[0] = 10.0**exponent * (goal + 0.1 * updates[0] / updates[0].norm())
         expected = memory.round(as_rows(updates), ids)
         assume(memory.closest > 1e-3 and clear_cut(memory.score, n - 2, 1e-3))
-        answer = aggregation.reputation_atm(updates, 1, probation=3, remember=8, client_ids=ids, state=state)
+        answer = aggregation.reputation_atm(
+            updates, 1, probation=3, remember=8, patience=2, client_ids=ids, state=state
+        )
         agree(answer, expected, updates)
         assert {int(key.rpartition("/")[2]) for key in state} == set(memory.remains)
 

@@ -203,7 +203,7 @@ def test_a_shadow_that_was_stopped_goes_on_with_its_books() -> None:
 def test_a_shadow_that_is_left_out_echoes_the_mean() -> None:
     """Whatever it sends, a copy that has it under suspicion leaves it out: it mends its reputation."""
     d = view().gradients.model.d
-    memory = {"rule/direction/9": torch.ones(d) / d**0.5, "rule/reputation/9": torch.tensor([5.0, 200.0]).double()}
+    memory = {"rule/direction/9": torch.ones(d) / d**0.5, "rule/reputation/9": torch.tensor([5.0, 200.0, 0.0]).double()}
     seen = view(peers=7, clients=(0, 1, 2, 3, 4, 5, 6, 9), memory=memory)
     crafted = attacks.get("shadow").craft(seen)
     assert crafted.notes["kept_by_copy"] == 0.0

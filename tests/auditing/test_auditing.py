@@ -86,9 +86,11 @@ def test_a_factory_of_ones_own_is_given_what_it_asks_for():
 
 
 def test_several_hostile_clients_raise_the_trim_unless_it_is_given():
-    from scapegoat.auditing import plan
+    from scapegoat.auditing import audit_specs
 
-    specs = plan(attacks=["passive"], defenses=["atm", {"name": "atm", "trim": 1}, "fedavg"], clients=20, malicious=3)
+    specs = audit_specs(
+        attacks=["passive"], defenses=["atm", {"name": "atm", "trim": 1}, "fedavg"], clients=20, malicious=3
+    )
     assert [getattr(s.defense, "trim", None) for s in specs] == [3, 1, None]
 
 

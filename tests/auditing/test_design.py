@@ -5,17 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import scapegoat as sg
-from scapegoat.auditing import execute_plan, plan
-from scapegoat.auditing.sizing import LEAST_TARGETS, MOST_TARGETS, fitting_targets
+from scapegoat.auditing import audit_specs, execute_cells
+from scapegoat.auditing.sizing import LEAST_TARGETS, MOST_TARGETS, MOST_TEST, fitting_targets
 from scapegoat.data import registry
 from scapegoat.errors import InputError
+from scapegoat.experiments import references
 
 TINY = ["federation.batch_size=16", "attack.mask=30", "data.validation=20", "model.hidden=[8]"]
 DATA = {"name": "hospital", "records": 700, "features": 20, "classes": 4}
 
 
 def one(*overrides, data="hospital"):
-    (spec,) = plan(data=data, attacks=["passive"], defenses=["fedavg"], overrides=overrides)
+    (spec,) = audit_specs(data=data, attacks=["passive"], defenses=["fedavg"], overrides=overrides)
     return spec
 
 
@@ -23,6 +24,14 @@ def test_an_audit_tosses_coins_for_as_many_targets_as_the_data_allow():
     spec = one()
     assert (spec.evaluation.design, spec.attack.targets) == ("coin", 1000)
     assert one(data={"name": "hospital", "records": 2000}).attack.targets == 600
+
+
+def test_an_audit_takes_two_thousand_test_records_at_most_unless_told_otherwise():
+    many = {"name": "hospital", "records": 20_000, "features": 5, "classes": 3}
+    assert one(data=many).data.test == MOST_TEST == 2000
+    assert one("data.test=3000", data=many).data.test == 3000
+    assert one("data.train=17500", data=many).data.test is None
+    assert one().data.test is None
 
 
 def test_the_design_of_the_first_results_is_one_setting_away():
@@ -59,14 +68,14 @@ def test_the_targets_that_fit_leave_training_as_large_as_it_would_be(records, tr
 def test_references_add_their_scores_to_every_cell_and_are_never_computed_twice(tmp_path):
     def audit():
         events, expected = [], []
-        specs = plan(
+        specs = audit_specs(
             data=DATA,
             attacks=["passive"],
             defenses=["fedavg", "median"],
             rounds=2,
             overrides=[*TINY, "attack.targets=40"],
         )
-        found = execute_plan(
+        found = execute_cells(
             specs, tmp_path, references=2, jobs=1, on_event=events.append, on_plan=lambda *told: expected.append(told)
         )
         return found, [e.spec.evaluation.reference for e in events if e.kind == "finished"], expected
@@ -84,17 +93,60 @@ def test_references_add_their_scores_to_every_cell_and_are_never_computed_twice(
     assert [r.summary for r in again.results] == [r.summary for r in found.results]
 
 
+def test_a_rehearsal_has_references_of_its_own_for_every_cell(tmp_path):
+    specs = audit_specs(
+        data=DATA, attacks=["passive", "blend"], defenses=["fedavg"], rounds=2, overrides=[*TINY, "attack.targets=40"]
+    )
+    events, expected = [], []
+    found = execute_cells(
+        specs,
+        tmp_path,
+        references=2,
+        rehearse=True,
+        jobs=1,
+        on_event=events.append,
+        on_plan=lambda *told: expected.append(told),
+    )
+    trained = [e.spec for e in events if e.kind == "finished" and e.spec.evaluation.reference]
+    assert sorted((s.attack.name, s.evaluation.reference) for s in trained) == [
+        ("blend", 1),
+        ("blend", 2),
+        ("passive", 1),
+        ("passive", 2),
+    ]
+    assert expected[-1] == (6, True)
+    assert all("lira_offline" in r.summary["membership"]["scores"] for r in found.results)
+
+
+def test_a_rehearsal_without_references_is_refused():
+    specs = audit_specs(attacks=["passive"], defenses=["fedavg"])
+    with pytest.raises(InputError, match="rehearse: there are no references"):
+        execute_cells(specs, "nowhere", rehearse=True)
+
+
+def test_references_that_do_not_fit_are_left_out_and_it_is_said_where(tmp_path, monkeypatch):
+    monkeypatch.setattr(references, "FITTING", 2.0)  # nothing fits so well
+    specs = audit_specs(
+        data=DATA, attacks=["passive"], defenses=["fedavg"], rounds=2, overrides=[*TINY, "attack.targets=40"]
+    )
+    found = execute_cells(specs, tmp_path, references=2, jobs=1)
+    membership = found.results[0].summary["membership"]
+    assert "lira_offline" not in membership["scores"]
+    assert "do not fit" in membership["references_reason"]
+    assert any("do not fit passive against fedavg" in note and "--rehearse" in note for note in found.notes)
+
+
 def test_references_need_coins():
-    specs = plan(attacks=["passive"], defenses=["fedavg"], overrides=["evaluation.design=even"])
+    specs = audit_specs(attacks=["passive"], defenses=["fedavg"], overrides=["evaluation.design=even"])
     with pytest.raises(InputError, match=r"evaluation\.design"):
-        execute_plan(specs, "nowhere", references=2)
+        execute_cells(specs, "nowhere", references=2)
 
 
 def test_settings_are_given_as_mappings_or_as_overrides_alike():
     given = {"federation": {"fraction": 0.5}, "attack_options": {"targets": 60}, "evaluation": {"every": 5}}
-    (spec,) = plan(attacks=["blend"], defenses=["fedavg"], **given)
+    (spec,) = audit_specs(attacks=["blend"], defenses=["fedavg"], **given)
     told = ["federation.fraction=0.5", "attack.targets=60", "evaluation.every=5"]
-    (same,) = plan(attacks=["blend"], defenses=["fedavg"], overrides=told)
+    (same,) = audit_specs(attacks=["blend"], defenses=["fedavg"], overrides=told)
     assert spec.canonical() == same.canonical()
     with pytest.raises(InputError):
-        plan(attacks=["blend"], attack_options={"gamma": 0.5})
+        audit_specs(attacks=["blend"], attack_options={"gamma": 0.5})

@@ -158,14 +158,14 @@ def option(rule="fedavg", protect=(), rounds=100, auc=0.9, test=0.7, today=0.7, 
 
 
 TODAY = option()
-DECAYED = option("reputation_atm", [{"name": "weight_decay", "rate": 0.01}], 40, 0.65, 0.68)
+DECAYED = option("reputation_atm", [{"name": "weight_decay", "rate": 0.01}, {"name": "cooling"}], 40, 0.65, 0.68)
 PRIVATE = option(protect=[{"name": "dp_sgd", "clip": 1.0, "noise": 0.2}], auc=0.6, test=0.69, epsilon=702.4)
 
 
 def test_the_words_name_the_steps_the_gain_the_cost_and_who_acts():
     assert headline(TODAY, DECAYED) == (
-        "Do this: aggregate with reputation_atm, protect training with weight_decay (rate 0.01) and "
-        "stop after 40 rounds instead of 100."
+        "Do this: aggregate with reputation_atm, protect training with weight_decay (rate 0.01) and cooling "
+        "and stop after 40 rounds instead of 100."
     )
     text = " ".join(sentences(TODAY, DECAYED, 0.03, 9))
     assert "in 90 of 100 comparisons" in text
@@ -204,7 +204,7 @@ def test_the_strategy_of_the_lines_is_the_one_that_was_simulated():
     exec(text, scope)
     server = scope["strategy"].server
     assert server.rule.canonical() == DECAYED.rule
-    assert "weight_decay=0.01" in text
+    assert "weight_decay=0.01, cooling=True" in text
 
 
 def test_the_frontier_has_no_option_that_another_beats_in_both():

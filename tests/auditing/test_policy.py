@@ -1,6 +1,7 @@
 """A policy: what it takes, when it is met, and that it fails closed."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -275,11 +276,14 @@ def test_sarif_has_what_version_2_1_0_requires_and_points_to_the_line_of_the_lim
     assert failed["locations"][0]["physicalLocation"]["region"]["startLine"] == 4
 
 
-def _command(tmp_path, *more):
+def _tiny():
     tiny = ["federation.batch_size=16", "attack.targets=40", "attack.mask=30", "data.validation=20"]
     tiny += ["model.hidden=[8]", "data.records=600", "data.features=20"]
-    options = [word for override in tiny for word in ("--set", override)]
-    command = [sys.executable, "-m", "scapegoat", "audit", "--rounds", "20", "--jobs", "1", *options, *more]
+    return [word for override in tiny for word in ("--set", override)]
+
+
+def _command(tmp_path, *more):
+    command = [sys.executable, "-m", "scapegoat", "audit", "--rounds", "20", "--jobs", "1", *_tiny(), *more]
     return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
 
 
@@ -305,6 +309,62 @@ def test_ci_sees_0_when_a_policy_is_met_3_when_it_is_not_and_2_when_it_is_malfor
     assert malformed.returncode == 2
     assert len(malformed.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "elsewhere").exists()
+
+
+MEDIAN = "{defense: median, limits: {auc: 1.0}, against: [passive]}"
+
+
+def _exit_code(folder, policy, *more):
+    """What the command ends with, in this process: as a CI sees it, but for the start of an interpreter."""
+    from scapegoat.cli import main
+
+    (folder / "policy.yaml").write_text(policy)
+    files = [
+        "--policy",
+        str(folder / "policy.yaml"),
+        "--out",
+        str(folder / "audit"),
+        "--report",
+        str(folder / "r.html"),
+    ]
+    with pytest.raises(SystemExit) as stop:
+        main(["audit", "--jobs", "1", "--rounds", "20", *_tiny(), *files, *more])
+    return stop.value.code
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory):
+    """A finished audit that keeps its policy; every way to fail below is a variation of it."""
+    folder = tmp_path_factory.mktemp("gate")
+    assert _exit_code(folder, MEDIAN) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "says"),
+    [
+        ("{defense: median, limits: {auc: 1.0}, against: [passive, blend]}", ["--attack", "passive"], "was not run"),
+        (MEDIAN, ["damaged"], "failed ("),
+        (MEDIAN, ["--set", "attack.targets=4"], "too few to compare"),
+        (
+            "{defense: median, limits: {tpr_at_fpr_001: 1.0}, against: [passive]}",
+            [],
+            "cannot show a false positive rate",
+        ),
+        (MEDIAN, ["--rounds", "5"], "after 5 rounds of training"),
+    ],
+    ids=["a run is missing", "a run failed", "a guard failed", "a rate is not resolvable", "nothing was learnt"],
+)
+def test_ci_sees_3_in_each_of_the_five_ways_in_which_nothing_was_shown(
+    audited, tmp_path, capsys, policy, options, says
+):
+    shutil.copytree(audited / "audit", tmp_path / "audit")
+    if options == ["damaged"]:
+        options = []
+        of_median = [p for p in (tmp_path / "audit").rglob("spec.json") if "median" in p.read_text()]
+        (of_median[0].parent / "targets.parquet").write_bytes(b"")
+    assert _exit_code(tmp_path, policy, *options) == 3
+    assert says in capsys.readouterr().err
 
 
 def test_junit_and_sarif_without_a_policy_are_refused(capsys):

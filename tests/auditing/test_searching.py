@@ -30,7 +30,7 @@ def matrix(**more: Any) -> list[Spec]:
 def figure(spec: Spec) -> tuple[float, float]:
     """AUC and test accuracy of a made-up run: decay helps and costs, atm stops attacks, leakage grows by the round."""
     rate = next((p.rate for p in spec.federation.protect if p.name == "weight_decay"), 0.0)
-    attacked = 0.0 if spec.attack.name == "passive" else 0.2 if spec.defense.name == "fedavg" else 0.02
+    attacked = 0.0 if spec.attack.name == "passive" else 0.02 if spec.defense.name == "atm" else 0.2
     auc = 0.5 + (0.25 + attacked) * (1 - 60 * rate) * spec.federation.rounds / ROUNDS
     return auc, 0.7 - 4 * rate - 0.3 * (1 - spec.federation.rounds / ROUNDS) ** 2
 
@@ -79,7 +79,7 @@ class Runs:
 
 def names(candidate: Candidate) -> tuple[str, list[float], int]:
     protect = json.loads(candidate.protect)
-    return json.loads(candidate.rule)["name"], [p.get("rate", -1.0) for p in protect], candidate.rounds
+    return json.loads(candidate.rule)["name"], [p["rate"] for p in protect if "rate" in p], candidate.rounds
 
 
 def test_the_plan_leaks_least_within_the_budget() -> None:
@@ -140,8 +140,9 @@ def test_the_recommended_plan_has_met_every_attack_at_its_own_number_of_rounds()
 def test_most_runs_are_spent_on_few_candidates() -> None:
     runs = Runs()
     runs.plan()
-    everything = len(RULES) * (1 + len(DECAYS)) * len(runs.bench.attacks(runs.bench.today))
-    assert len(runs.asked) <= len(matrix()) + everything
+    tried = runs.bench.of_rule(runs.bench.bounded)[0]
+    everything = len(RULES) * (1 + len(DECAYS)) * len(runs.bench.attacks(tried))
+    assert len(runs.asked) <= len(matrix()) + 2 * everything / 3
     complete = [c for c in runs.search.met if runs.search.complete(c)]
     assert len(complete) <= MOST_COMPLETED + len(RULES)
 
@@ -164,12 +165,22 @@ def test_protections_of_ones_own_stay_and_are_not_doubled() -> None:
     assert "label_smoothing" in plan.protect
 
 
-def test_weight_decay_is_tried_with_every_rule_and_noise_with_plain_averaging_alone() -> None:
+def test_weight_decay_is_tried_with_every_rule_and_noise_with_averaging_alone() -> None:
     bench = Bench(matrix(), "fedavg")
     atm = json.dumps(parse({"defense": {"name": "atm"}}).defense.canonical(), sort_keys=True)
     assert all("dp_sgd" not in c.protect for c in bench.of_rule(atm))
     assert sum("weight_decay" in c.protect for c in bench.of_rule(atm)) == len(DECAYS)
-    assert any("dp_sgd" in c.protect for c in bench.of_rule(bench.plain))
+    assert any("dp_sgd" in c.protect for c in bench.of_rule(bench.bounded))
+
+
+def test_every_decay_comes_with_cooling_and_a_decay_of_ones_own_gets_it() -> None:
+    bench = Bench(matrix(), "fedavg")
+    assert all(("weight_decay" in c.protect) == ("cooling" in c.protect) for c in bench.of_rule(bench.plain))
+    decayed = Bench(matrix(protect=[{"name": "weight_decay", "rate": 0.003}]), "fedavg")
+    offered = [[p["name"] for p in json.loads(c.protect)] for c in decayed.of_rule(decayed.plain)]
+    assert ["weight_decay", "cooling"] in offered
+    cooled = Bench(matrix(protect=[{"name": "cooling"}]), "fedavg")
+    assert all(c.protect.count("cooling") == 1 for c in cooled.of_rule(cooled.plain))
 
 
 def test_what_cannot_be_trained_so_is_not_tried() -> None:
@@ -195,6 +206,16 @@ def test_a_run_is_read_as_it_is_stored(missing: str | None) -> None:
     assert told.by_round == ({} if missing else {2: (0.6, 0.4), 3: (0.7, 0.5)})
 
 
+def test_one_lucky_round_is_no_plan() -> None:
+    """Round 20 alone reaches the budget among its neighbours: it would not do so again."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        rounds = spec.federation.rounds
+        return (0.9 if rounds == ROUNDS else 0.6), (0.7 if rounds in (20, ROUNDS) else 0.5)
+
+    assert names(Runs(told=told).plan())[2] != 20
+
+
 def test_of_settings_that_leak_alike_the_better_model_is_recommended() -> None:
     """Stopping after 10 or after 20 rounds leaks alike, and the model of round 20 is better."""
 
@@ -202,7 +223,7 @@ def test_of_settings_that_leak_alike_the_better_model_is_recommended() -> None:
         return (0.9 if spec.federation.rounds > 20 else 0.6), 0.55 + 0.001 * spec.federation.rounds
 
     runs = Runs(budget=0.05, told=told)
-    assert names(runs.plan()) == ("fedavg", [], 20)
+    assert names(runs.plan()) == ("norm_clipping", [], 20)
 
 
 def test_of_settings_that_leak_alike_the_simpler_is_recommended() -> None:
@@ -211,7 +232,17 @@ def test_of_settings_that_leak_alike_the_simpler_is_recommended() -> None:
     def told(spec: Spec) -> tuple[float, float]:
         return (0.9 if spec.federation.rounds > 20 else 0.6), 0.6
 
-    assert names(Runs(told=told).plan())[:2] == ("fedavg", [])
+    assert names(Runs(told=told).plan())[:2] == ("norm_clipping", [])
+
+
+def test_a_plan_that_averages_bounds_the_updates() -> None:
+    """Under plain averaging one update of any length is the whole step."""
+    runs = Runs(told=lambda spec: (0.6 if spec.federation.protect else 0.9, 0.6))
+    plan = runs.plan()
+    assert names(plan)[0] == "norm_clipping"
+    assert runs.bench.spec(plan, "shadow").attack.target_rule["name"] == "norm_clipping"
+    own = Bench([parse({"defense": {"name": "median"}})], "fedavg")
+    assert own.bounded == own.plain
 
 
 def test_what_an_attack_can_ruin_is_not_recommended() -> None:
@@ -227,12 +258,24 @@ def test_what_an_attack_can_ruin_is_not_recommended() -> None:
     assert json.loads(plan.protect) == []
 
 
-def test_a_plan_on_a_rule_of_more_than_averaging_must_stand_attacks_that_know_it() -> None:
+def test_a_model_that_an_attack_takes_further_down_must_hide_as_much_more() -> None:
+    """Decay 0.01 leaks 0.02 less than 0.005, and under attack its model is 0.05 worse than twice the budget allows."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        rate = next((p.rate for p in spec.federation.protect if p.name == "weight_decay"), 0.0)
+        attacked = spec.attack.name != "passive"
+        test = 0.6 if not attacked else 0.4 if rate == 0.0 else 0.49 if rate == 0.01 else 0.55
+        return {0.0: 0.9, 0.002: 0.8, 0.005: 0.68, 0.01: 0.66}[rate], test
+
+    assert names(Runs(told=told).plan())[1] == [0.005]
+
+
+def test_a_plan_must_stand_blunt_attacks_and_those_that_know_its_rule() -> None:
     bench = Bench(matrix(), "fedavg")
     rule = json.dumps(parse({"defense": {"name": "atm", "trim": 1}}).defense.canonical(), sort_keys=True)
     candidate = Candidate(rule, "[]", 30)
     more = [a for a in bench.attacks(candidate) if a not in bench.attacks(bench.today)]
-    assert more == ["sleeper", "alternating", "shadow"]
+    assert more == ["gradient_ascent", "sleeper", "alternating", "shadow"]
     assert bench.spec(candidate, "sleeper").attack.until == 10
     assert bench.spec(candidate, "shadow").attack.target_rule == json.loads(rule)
     assert bench.spec(candidate, "alternating").attack.inner["name"] == "blend"

@@ -63,7 +63,7 @@ def test_without_a_name_all_are_run(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     ("arguments", "says"),
     [
         (["everything"], "'everything' is not a benchmark (known: round, clipping, attack"),
-        (["sweep", "--threads", "2"], "only for aggregation, attack, clipping, round"),
+        (["sweep", "--threads", "2"], "only for aggregation, attack, clipping, round, sketches"),
         (["round", "--threads", "0"], "--threads: 0"),
     ],
 )

@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from scapegoat import auditing, run_folders
-from scapegoat import sweeping as plans
+from scapegoat import auditing, run_folders, sweeping
 from scapegoat.experiments import RunStore
 from scapegoat.experiments.executors import execute, named
 from scapegoat.experiments.executors.heartbeat import Heartbeat
@@ -34,7 +33,7 @@ HOSTILE: list[Any] = [
 def build(folder: Path) -> None:
     """Four finished runs, one under way, one that failed, a plan for them and one of timings."""
     settings = [*SETTINGS, "attack.targets=40"]
-    specs = auditing.plan(
+    specs = auditing.audit_specs(
         attacks=["passive", "fedpoisonmia"], defenses=["fedavg", "atm"], rounds=2, overrides=settings, out=folder
     )
     store = RunStore(folder)
@@ -49,8 +48,8 @@ def build(folder: Path) -> None:
             beat.failed("no luck", "Traceback")
         names.append(name)
     for sweep, runs in (("mask-selection", names), ("attack-cost", [])):
-        plan = plans.plan(get(sweep), data=["hospital"], rounds=2, overrides=settings)
-        path = plans.write(
+        plan = sweeping.lay_out(get(sweep), data=["hospital"], rounds=2, overrides=settings)
+        path = sweeping.write(
             plan, folder, {0: {"median": 0.1, "low": None, "high": None, "calls": 1}} if not runs else None
         )
         content = json.loads(path.read_text())

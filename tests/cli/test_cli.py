@@ -110,3 +110,13 @@ def test_no_help_text_has_stray_backslashes():
     for path, command in every:
         text = command.get_help(click.Context(command, info_name=" ".join(("scapegoat", *path))))
         assert "\\" not in text, path
+
+
+def test_help_explains_every_argument_and_option():
+    for path, command in commands(typer.main.get_command(app)):
+        said = " ".join((command.help or "").split())
+        for parameter in command.params:
+            if parameter.param_type_name == "argument":
+                assert (parameter.metavar or parameter.name).upper() in said.replace(",", "").split(), path
+            else:
+                assert parameter.help, path

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import runpy
+from pathlib import Path
 
 import pytest
 
 from scapegoat.cli import main
-from scapegoat.cli.list import KINDS, allowed
+from scapegoat.cli.list import KINDS, allowed, rows
 
 
 def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -29,7 +31,16 @@ def test_every_option_of_every_component_is_described_and_says_what_is_allowed(
         assert row["summary"], row["name"]
         for option in row["options"]:
             assert option["description"], f"{kind} {row['name']}: {option['name']} says nothing of itself"
-            assert option["allowed"]
+            assert option["allowed"] not in ("", "anything", "list"), f"{kind} {row['name']}: {option['name']}"
+
+
+def test_the_site_lists_every_component_with_every_option() -> None:
+    hook = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "options.py"))
+    page = hook["on_page_markdown"](f"# Options\n\n{hook['MARK']}\n")
+    for kind in (*KINDS, "sweeps"):
+        for row in rows(kind):
+            assert f"### {row['name']}\n" in page
+            assert all(f"| `{option['name']}` | " in page for option in row["options"])
 
 
 def test_one_component_is_told_in_full(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,6 +70,8 @@ def test_what_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
         ({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "null"}]}, "number > 0, or null"),
         ({"enum": ["a", "b"]}, "a | b"),
         ({"type": "integer", "maximum": 16777216}, "whole number <= 16,777,216"),
+        ({"type": "array", "items": {"type": "integer", "minimum": 1}}, "list, each whole number >= 1"),
+        ({"allowed": "a defense"}, "a defense"),
         ({}, "anything"),
     ],
 )

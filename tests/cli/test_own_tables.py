@@ -1,10 +1,14 @@
 """From a table that somebody brings to a report, by the command line."""
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
+from scapegoat.auditing import audit_specs
 from scapegoat.cli import main
+from scapegoat.cli.audit import _Grid
 from tests.data.sets.test_tables import diamonds
 
 SMALL = [
@@ -101,3 +105,53 @@ def test_a_model_that_has_learnt_is_not_spoken_of(capsys):
         "--set", "federation.rounds=30",
     )  # fmt: skip
     assert "most frequent class" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["audit", "--data", "diamonds.npz"], "no such file or folder, did you mean 'diamonds.csv'?"),
+        (["audit", "--data", "diamond"], "data.name: 'diamond' is not a data set, did you mean 'diamonds.csv'?"),
+        (["audit", "--data", "hospitl"], "data.name: 'hospitl' is not a data set, did you mean 'hospital'?"),
+        (["list", "attacks", "pasive"], "there is no 'pasive', did you mean 'passive'?"),
+        (["list", "attak"], "there is no such kind, did you mean 'attacks'?"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_the_one_that_is_like_it(capsys, arguments, said):
+    code, out, err = scapegoat(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_setting_without_its_option_is_told_where_it_goes(capsys):
+    code, _, err = scapegoat(capsys, "audit", "--data", "diamonds.csv", "data.label=cut")
+    assert code == 2
+    assert "did you mean --set data.label=cut?" in err
+    assert "--set" not in scapegoat(capsys, "audit", "diamonds.csv")[2]
+
+
+def test_a_mistyped_command_gets_one_suggestion(capsys):
+    _, _, err = scapegoat(capsys, "audt")
+    assert err.count("Did you mean 'audit'?") == 1
+
+
+def test_a_run_is_titled_by_the_file(capsys):
+    _, out, _ = scapegoat(
+        capsys, "run", "--set", "data=diamonds.csv", "--set", "data.label=cut", *SMALL, "--set", "federation.rounds=1"
+    )
+    assert out.startswith("fedpoisonmia against fedavg on csv:diamonds.csv, 1 rounds\n")
+
+
+def test_no_name_is_cut_in_a_terminal_of_80_columns():
+    attacks = ["gradient_ascent", "fedpoisonmia"]
+    defenses = ["fedavg", "nearest_neighbour_mixing", "reputation_atm", "geometric_median", "centered_clipping"]
+    chosen = [name if name != "nearest_neighbour_mixing" else [{"name": name}, {"name": "median"}] for name in defenses]
+    screen = io.StringIO()
+    grid = _Grid(audit_specs(data="hospital", attacks=attacks, defenses=chosen))
+    Console(width=80, file=screen).print(grid.render(80))
+    shown = screen.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "…" not in shown
+    for name in (*attacks, *defenses):
+        assert name in shown

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from results.__main__ import main as results
-from scapegoat import sweeping as plans
+from scapegoat import sweeping
 from scapegoat.cli import main
 from scapegoat.experiments import RunStore
 from scapegoat.sweeps import get
@@ -134,7 +134,7 @@ def test_finished_runs_need_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     computed, brought = RunStore(tmp_path / "computed"), RunStore(tmp_path / "brought")
     # A run on data that is not on this machine, as another machine left it.
     chosen = {"defense": {"atm"}, "attack": {"fedpoisonmia-random"}, "partition": {"iid"}}
-    [(name, spec)] = plans.plan(get("mask-selection"), data=["texas100"]).runs(chosen).items()
+    [(name, spec)] = sweeping.lay_out(get("mask-selection"), data=["texas100"]).runs(chosen).items()
     (other,) = computed.finished()
     summary = computed.summary(other) | {"spec_hash": name}
     brought.write(name, spec.canonical(), computed.rounds(other), computed.targets(other), summary)

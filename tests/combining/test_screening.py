@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scapegoat.combining.stack import checked, collect
+from scapegoat.combining.stack import checked, stacked
 
 VALUES = [0.0, 1.0, -1e-45, 1e14, -1e15, 9e17, 1e18, 1.8e19, -1.85e19, 3e38, math.nan, math.inf, -math.inf]
 
@@ -20,7 +20,7 @@ def test_the_plain_way_accepts_whom_the_exact_ways_accept(values: list[float], a
     for row, value in zip(rows, values, strict=True):
         row[at % d] = value
     given = list(rows) if apart else rows
-    plain = checked(collect(given, d), plain=True)
-    assert torch.equal(plain.accepted, checked(collect(given, d)).accepted)
-    assert torch.equal(plain.accepted, checked(collect(given, d), by_gram=True).accepted)
+    plain = checked(stacked(given, d), plain=True)
+    assert torch.equal(plain.accepted, checked(stacked(given, d)).accepted)
+    assert torch.equal(plain.accepted, checked(stacked(given, d), by_gram=True).accepted)
     assert torch.equal(plain.matrix(), rows[plain.accepted])

@@ -16,9 +16,9 @@ from scapegoat import attacks
 from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments import RunStore, executors
 from scapegoat.experiments.executors import Event, execute
-from scapegoat.experiments.executors import run_queue as ledger
+from scapegoat.experiments.executors import run_queue as queue
 from scapegoat.experiments.executors.events import Outcome
-from scapegoat.experiments.executors.run_queue import DEATHS_WITHOUT_PROGRESS, Ledger
+from scapegoat.experiments.executors.run_queue import DEATHS_WITHOUT_PROGRESS, RunQueue
 from tests.experiments.tiny import assert_same_numbers, spec, specs
 
 
@@ -107,7 +107,7 @@ def test_a_run_that_kills_its_workers_is_given_up(tmp_path: Path, monkeypatch: p
         "    def craft(self, view):\n"
         "        os._exit(7)\n"
     )
-    monkeypatch.setattr(ledger, "DEATHS_WITHOUT_PROGRESS", 2)
+    monkeypatch.setattr(queue, "DEATHS_WITHOUT_PROGRESS", 2)
     (tmp_path / "deadly_attack.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("deadly_attack")
@@ -245,9 +245,9 @@ def test_what_killed_writers_left_is_swept_up(tmp_path: Path) -> None:
 
 
 class TestLedger:
-    def book(self, names: str) -> Ledger:
+    def book(self, names: str) -> RunQueue:
         every = executors.named([spec(seed=i) for i in range(len(names))])
-        return Ledger(every, Outcome(), None)
+        return RunQueue(every, Outcome(), None)
 
     def test_a_run_is_given_up_only_when_its_workers_die_without_getting_further(self) -> None:
         book = self.book("a")

@@ -231,7 +231,7 @@ HASHES: dict[str, tuple[dict[str, Any], str]] = {
     "rule memory_atm": ({"defense": "memory_atm"}, "bbe29dd52fbe6fd610a16229b0544e373a9f5e9bac23a86df46f877650d7209b"),
     "rule reputation_atm": (
         {"defense": "reputation_atm"},
-        "87d5b2088ce6a01183c6fc165025fb97205f8e8c9922dd02035831aa360c2872",
+        "c81938952662e0209911ebae5812cc134b7ab9cbdbde5cd13490338b0b4b92dc",
     ),
     "rule multi_krum": ({"defense": "multi_krum"}, "291a1240d50de184d964ba6f89b5801d5e48c99975dbb62fc3999c89bb4dc575"),
     "multi_krum, scored again": (

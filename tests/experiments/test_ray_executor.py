@@ -14,6 +14,7 @@ import pytest
 from scapegoat.errors import InputError
 from scapegoat.experiments import RunStore
 from scapegoat.experiments.executors import Event, cluster, execute
+from scapegoat.experiments.ray_cluster import connected, import_ray
 from tests.experiments.tiny import assert_same_numbers, spec
 
 pytestmark = pytest.mark.ray
@@ -28,8 +29,8 @@ def test_an_address_where_no_cluster_is(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def ray_cluster() -> Iterator[None]:
     pytest.importorskip("ray")
-    ray = cluster._ray()
-    with cluster._connected(ray, "local", 2):
+    ray = import_ray()
+    with connected(ray, "local", 2):
         yield
 
 

@@ -49,11 +49,11 @@ def test_an_installed_plugin_is_audited_by_its_path_and_the_report_names_it(
     installed: Path, tmp_path: Path, workers: list[str]
 ) -> None:
     found = audited(tmp_path, *OWN, *workers, path=installed)
-    assert {run["defense"] for run in found["runs"]} == {"trimmed_norm"}
-    assert {run["attack"] for run in found["runs"]} == {"loud", "passive"}
+    assert {run["defense"] for run in found["runs"]} == {"my_package.rules:TrimmedNorm"}
+    assert {run["attack"] for run in found["runs"]} == {"my_package.attacks:Loud", "passive"}
     page = (tmp_path / "report.html").read_text()
-    assert "trimmed_norm" in page
-    assert "loud" in page
+    assert "my_package.rules:TrimmedNorm" in page
+    assert "my_package.attacks:Loud" in page
 
 
 def test_an_installed_plugin_is_known_by_its_registered_names(installed: Path, tmp_path: Path) -> None:
@@ -124,3 +124,84 @@ def test_what_is_wrong_with_a_plugin_is_one_line(
     assert said.replace("MINE", module) in error
     assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "report.html").exists()
+
+
+OURS = """
+import numpy as np
+from scapegoat.aggregation import Rule, register
+from scapegoat.aggregation.atm import ATM
+from scapegoat.data import partitions
+from scapegoat.sweeping import Axis, Point, Sweep, Table
+
+
+class Derived(ATM):
+    pass
+
+
+@register("raising")
+class Raising(Rule):
+    def aggregate(self, stack, context):
+        raise KeyError("lost")
+
+
+@partitions.register("halved")
+class Halved(partitions.IID):
+    pass
+
+
+SWEEP = Sweep(
+    "own", "Own", "",
+    (Axis("defense", "Rule", (Point("derived", "derived", {"defense.name": "mine:Derived"}),)),),
+    Table(("data",), ("defense",)),
+    data=("hospital",),
+    base={"federation.rounds": 2, "attack.targets": 20, "attack.mask": 20, "data.train": 90},
+)
+"""
+TINY = [part for key in ("federation.rounds=2", "attack.targets=20", "attack.mask=20", "data.train=90")
+        for part in ("--set", key)]  # fmt: skip
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(OURS)
+    return tmp_path
+
+
+def test_a_rule_derived_from_ours_is_another_one_and_its_stored_spec_runs_again(mine: Path) -> None:
+    done = scapegoat(mine, "run", *TINY, "--set", "defense=mine:Derived", "--out", "o", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    stored = mine / "o" / "runs" / summary["spec_hash"] / "spec.json"
+    assert json.loads(stored.read_text())["defense"]["name"] == "mine:Derived"
+    again = scapegoat(mine, "run", str(shutil.copy(stored, mine / "again.yaml")), "--json")
+    assert json.loads(again.stdout)["spec_hash"] == summary["spec_hash"]
+
+
+def test_components_of_every_kind_reach_the_worker_processes(mine: Path) -> None:
+    (mine / "sweep.yaml").write_text(
+        "plugins: [mine]\n"
+        "base: {federation: {rounds: 2, partition: {name: halved}}, attack: {targets: 20, mask: 20},\n"
+        "       data: {name: hospital, train: 90}}\n"
+        "grid: {attack.name: [passive], defense: [fedavg, 'mine:Derived']}\n"
+    )
+    done = scapegoat(mine, "sweep", "sweep.yaml", "--jobs", "2", "--out", "o")
+    assert done.returncode == 0, done.stderr
+    specs = [json.loads(path.read_text()) for path in (mine / "o" / "runs").glob("*/spec.json")]
+    assert len(specs) == 2
+    assert all(spec["plugins"] == ["mine"] for spec in specs)
+    assert {spec["federation"]["partition"]["name"] for spec in specs} == {"halved"}
+
+
+def test_a_sweep_of_ones_own_is_taken_by_its_path(mine: Path) -> None:
+    done = scapegoat(mine, "sweep", "mine:SWEEP", "--jobs", "1", "--out", "o")
+    assert done.returncode == 0, done.stderr
+    assert "derived" in done.stdout
+    wrong = scapegoat(mine, "sweep", "mine:OURS_IS_NOT_HERE", "--out", "o")
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_a_mistake_in_a_users_rule_is_one_line_that_says_where(mine: Path) -> None:
+    done = scapegoat(mine, "run", *TINY, "--plugin", "mine", "--set", "defense=raising")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith("the run failed in code of yours: KeyError: 'lost' (mine.py, line 16)")
+    assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ import torch
 from scapegoat.aggregation import parse as parse_rule
 from scapegoat.attacks import Attack, Crafted
 from scapegoat.attacks import get as get_attack
-from scapegoat.combining.stack import collect
+from scapegoat.combining.stack import stacked
 from tests.federation.small import dataset, federation
 
 
@@ -141,7 +141,7 @@ def test_a_round_of_honest_training_records_where_it_lies_among_the_peers(name, 
     attack = get_attack(name, targets=30, mask=20, start_round=1)
     simulation = federation(attack=attack, fraction=1.0, schedule=schedule, local=local)
     record = simulation.run_round()
-    rows = simulation._updates.double()
+    rows = simulation._updates.matrix().double()
     benign, sent = rows[:6], rows[6:]
     unit = rows / rows.norm(dim=1, keepdim=True)
     angles = (unit @ unit.T).clamp(-1, 1).arccos()
@@ -218,7 +218,7 @@ def test_what_is_not_finite_has_no_angle_on_record():
 def test_a_step_in_which_every_update_is_malformed_changes_nothing():
     simulation = federation()
     before = simulation.server.parameters.clone()
-    broken = collect(torch.full((3, simulation.model.d), float("nan")))
+    broken = stacked(torch.full((3, simulation.model.d), float("nan")))
     aggregate = simulation.server.step(broken, [0, 1, 2], [1, 1, 1], 0)
     assert not aggregate.kept.any()
     assert aggregate.rejected.all()

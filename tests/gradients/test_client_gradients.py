@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from scapegoat.gradients import client_gradients
-from scapegoat.gradients.plan import Plan
+from scapegoat.gradients.layer_map import LayerMap
 from scapegoat.modelling.flat_model import FlatModel
 from tests.gradients import modules
 
@@ -25,13 +25,13 @@ def one_by_one(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, sizes: li
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
-    ordinary = Plan.read
+    ordinary = LayerMap.read
 
-    def counting(self: Plan, model: FlatModel, x: Tensor, *args: object, **kwargs: object) -> object:
+    def counting(self: LayerMap, model: FlatModel, x: Tensor, *args: object, **kwargs: object) -> object:
         seen.append(len(x))
         return ordinary(self, model, x, *args, **kwargs)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Plan, "read", counting)
+    monkeypatch.setattr(LayerMap, "read", counting)
     return seen
 
 

@@ -187,7 +187,7 @@ def test_resnet20(norm: str) -> None:
 
 def test_many_samples_pass_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(6)
-    monkeypatch.setattr("scapegoat.gradients.plan.ACTIVATION_FLOATS", 100)
+    monkeypatch.setattr("scapegoat.gradients.layer_map.ACTIVATION_FLOATS", 100)
     monkeypatch.setattr("scapegoat.gradients.layer_gradients.BLOCK_FLOATS", 64)
     check(modules.Head(nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4)), 4), torch.randn(21, 2, 5, 5))
     check(modules.OverPositions(4, 6), torch.randn(21, 5, 4))

@@ -80,13 +80,13 @@ def test_the_activations_of_many_clients_lie_where_later_gradients_will_be_writt
     model = flat(stack([40, 20]))
     sizes = [9] * 12
     x, y = torch.randn(sum(sizes), FEATURES), torch.arange(sum(sizes)) % CLASSES
-    plan = Perceptron.of(model, x, y)
-    assert plan is not None
+    layer_map = Perceptron.of(model, x, y)
+    assert layer_map is not None
     want, _ = by_autograd(model, vector := model.initial(), x, y, sizes)
     out = torch.full((12, model.d), torch.nan)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("scapegoat.gradients.perceptron.LITTLE", 0)
-        assert plan._together(sizes, 0, contiguous=True) > plan._together(sizes, 0, contiguous=False) > 0
+        assert layer_map._together(sizes, 0, contiguous=True) > layer_map._together(sizes, 0, contiguous=False) > 0
         client_gradients(model, vector, x, y, sizes, out)
     torch.testing.assert_close(out, want, rtol=1e-4, atol=1e-6)
 

@@ -54,12 +54,21 @@ class Workflow:
         learnable = make_model_learnable(weights=self.params, meta_props={})
         self.context.set_prop(AppConstants.GLOBAL_MODEL, learnable, private=True, sticky=True)
 
-    def begin(self):
+    def begin(self, asked=()):
         self.context.set_prop(AppConstants.CURRENT_ROUND, self.number, private=True, sticky=False)
         self.aggregator.reset_stats()
         task = FLModelUtils.to_shareable(FLModel(ParamsType.FULL, self.params, current_round=self.number))
         self.context.set_prop(AppConstants.TRAIN_SHAREABLE, task, private=True, sticky=False)
         self.aggregator.handle_event(AppEventType.BEFORE_TRAIN_TASK, self.context)
+        for name in asked:
+            self.tell(AppEventType.BEFORE_TRAIN_TASK, name)
+
+    def tell(self, event, client):
+        """An event about one client: FLARE puts its context beside the server's."""
+        peer = FLContextManager(engine=self.engine, identity_name=client, job_id="job").new_context()
+        self.context.set_peer_context(peer)
+        self.aggregator.handle_event(event, self.context)
+        self.context.set_peer_context(None)
 
     def end(self):
         self.result = self.aggregator.aggregate_model()

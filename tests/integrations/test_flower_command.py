@@ -26,7 +26,7 @@ APP = ["--app", EXAMPLE, "--material", "hospital_federation.audit:material"]
         ([*APP, "--defense", "atm"], "--defense: belongs to a spec"),
         ([*APP, "--side-by-side"], "--side-by-side: belongs to a spec"),
         (["--app", "/nowhere", "--material", "a:b"], "cannot be read"),
-        (["--app", EXAMPLE, "--material", "no_such_module:material"], "cannot be imported"),
+        (["--app", EXAMPLE, "--material", "no_such_module:material"], "cannot import no_such_module"),
         (["--app", EXAMPLE, "--material", "no_colon"], "write package.module:name"),
         (["--app", EXAMPLE, "--material", "hospital_federation.task:Net"], "not an AuditMaterial"),
         ([*APP, "--hostile", "10"], "between 0 and 9"),

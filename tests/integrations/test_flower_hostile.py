@@ -19,8 +19,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from scapegoat.attacks import Samples
 from scapegoat.errors import InputError
 from scapegoat.integrations.flower import AuditMaterial, HostileConfig, hostile_mod
+from scapegoat.integrations.shared.audit_inputs import read_hostile, write_hostile
 from scapegoat.integrations.shared.hostile import append_line, live_attack, read_lines, read_model
-from scapegoat.integrations.shared.material import read_hostile, write_hostile
 from scapegoat.tasks import Classification
 from tests.integrations.flower_fakes import instruction
 

@@ -30,7 +30,7 @@ from cryptography.x509.oid import NameOID
 
 import scapegoat as sg
 from scapegoat.errors import InputError, RunError
-from scapegoat.experiments import RunStore
+from scapegoat.experiments import RunStore, parse
 from scapegoat.integrations.flower.live import sealed
 from scapegoat.integrations.flower.live.audit import Where, audit_app, audit_spec, is_loopback
 from scapegoat.integrations.flower.live.processes import LiveFederation, free_port
@@ -99,20 +99,28 @@ def test_training_goes_on_whatever_single_nodes_do_and_the_log_names_them(tmp_pa
 
 
 def test_a_live_federation_finds_what_the_simulator_finds(tmp_path):
-    """The same spec gives the same rows, the same rule's choices and the same scores, process by process."""
+    """The same spec, a rule with memory and decay, gives the same rows, choices and scores, process by process."""
     spec = {
         "data": {"name": "hospital", "records": 1200, "features": 60, "classes": 8, "validation": 50},
         "model": {"name": "mlp", "hidden": [16]},
-        "federation": {"clients": 5, "malicious": 1, "fraction": 0.8, "rounds": 3, "batch_size": 32},
+        "federation": {
+            "clients": 5,
+            "malicious": 1,
+            "fraction": 0.8,
+            "rounds": 3,
+            "batch_size": 32,
+            "protect": [{"name": "weight_decay", "rate": 0.05}],
+        },
         "attack": {"name": "gradient_ascent", "targets": 60, "mask": 40},
-        "defense": {"name": "memory_atm", "trim": 1},
+        "defense": {"name": "reputation_atm", "trim": 1},
     }
     live = audit_spec(spec, tmp_path, timeout=180)
-    simulated = sg.run(spec)
+    simulated, undecayed = sg.run(spec), sg.run(parse(spec, ["federation.protect=[]"]))
     ours, theirs = live.targets.to_pydict(), simulated.targets.to_pydict()
     for column in ("record", "label", "wrong_label", "member", "client"):
         assert ours[column] == theirs[column]
     np.testing.assert_allclose(ours["score_final"], theirs["score_final"], rtol=1e-4, atol=1e-5)
+    assert not np.allclose(ours["score_final"], undecayed.targets["score_final"].to_numpy(), rtol=1e-2)
     ours, theirs = live.rounds.to_pydict(), simulated.rounds.to_pydict()
     for column in ("round", "clients", "malicious", "kept", "rejected"):
         assert ours[column] == theirs[column]
@@ -257,7 +265,7 @@ def test_a_superlink_that_answers_strangers_is_not_used(tmp_path, monkeypatch):
     monkeypatch.setattr(sealed, "_SHIM", sealed._SHIM.replace("main(", lost))
     with (
         pytest.raises(RunError, match="answers processes that are not of this audit"),
-        LiveFederation(tmp_path, [], warm=False),
+        LiveFederation(tmp_path, [], forkserver=False),
     ):
         pass
 
@@ -352,7 +360,7 @@ def test_the_key_goes_to_the_audits_own_servers_alone():
 def test_a_federation_that_does_not_start_says_what_its_process_said(tmp_path):
     with (
         pytest.raises(RunError, match=r"logs/superlink\.log"),
-        LiveFederation(tmp_path, [], environment={"PYTHONHOME": "/nowhere"}, warm=False),
+        LiveFederation(tmp_path, [], environment={"PYTHONHOME": "/nowhere"}, forkserver=False),
     ):
         pass
 

@@ -23,7 +23,7 @@ from scapegoat.aggregation import registry as rules
 from scapegoat.errors import InputError, RunError
 from scapegoat.integrations import flower
 from scapegoat.integrations.flower import RobustAggregation
-from scapegoat.integrations.flower.replies.records import Layout
+from scapegoat.integrations.flower.replies.records import FlowerLayout
 from scapegoat.integrations.flower.strategies.named import rule_name, strategies
 from scapegoat.integrations.shared.names import class_name
 from scapegoat.integrations.shared.rounds import stack
@@ -312,7 +312,7 @@ def test_one_client_does_not_move_a_count_of_batches(rule, extreme):
 def test_whole_numbers_are_merged_exactly_however_large(numbers, kind):
     limits = (0, 1) if kind == "bool" else (np.iinfo(kind).min, np.iinfo(kind).max)
     numbers = [limits[0] + abs(number) % (limits[1] - limits[0] + 1) for number in numbers]
-    layout = Layout(record({"w": np.zeros(1, np.float32), "n": np.zeros((), kind)}))
+    layout = FlowerLayout(record({"w": np.zeros(1, np.float32), "n": np.zeros((), kind)}))
     replies = [{"n": np.asarray(number, kind)} for number in numbers]
     assert int(layout.merge_buffers(replies, "median")["n"]) == statistics.median_low(numbers)
     mean = layout.merge_buffers(replies, "mean")["n"]

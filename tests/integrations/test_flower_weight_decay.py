@@ -30,15 +30,24 @@ DECAYS = [{"rate": 0.5}, {"rate": 0.5, "decoupled": True}]
         ("gradient", {"optimizer": "momentum", "lr": 0.1}, "updates"),
     ],
 )
-def test_a_strategy_decays_as_the_simulated_server_does(local: str, server: Any, replies: Any, decay: Any) -> None:
-    options: dict[str, Any] = {"malicious": 0, "fraction": 1.0, "local": local, "server": server}
-    simulation = federation(rule="reputation_atm", protect=[{"name": "weight_decay", **decay}], **options)
+def test_a_strategy_decays_and_cools_as_the_simulated_server_does(
+    local: str, server: Any, replies: Any, decay: Any
+) -> None:
+    options: dict[str, Any] = {"malicious": 0, "fraction": 1.0, "rounds": 4, "local": local, "server": server}
+    protect = [{"name": "weight_decay", **decay}, {"name": "cooling", "last": 0.1}]
+    simulation = federation(rule="reputation_atm", protect=protect, **options)
     strategy = flower.ReputationAngularTrimmedMean(
-        trim=1, weight_decay=decay, replies=replies, server_optimizer=server, clients={n: n for n in range(8)}
+        trim=1,
+        weight_decay=decay,
+        cooling={"last": 0.1},
+        replies=replies,
+        server_optimizer=server,
+        clients={n: n for n in range(8)},
     )
+    strategy.server.rounds = 4  # as `start` is told
     given = simulation.server.parameters.clone()
     grid = FakeGrid({node: answering(dict) for node in range(8)})
-    undecayed = federation(rule="reputation_atm", **options)
+    less = [federation(rule="reputation_atm", protect=protect[i:][:1], **options) for i in (0, 1)]
     for round_ in range(4):
         updates = torch.empty(8, len(given))
         simulation.cast.benign.updates(round_, list(range(8)), [given] * 8, updates)
@@ -47,9 +56,11 @@ def test_a_strategy_decays_as_the_simulated_server_does(local: str, server: Any,
         arrays, _ = strategy.aggregate_train(round_ + 1, [reply(c, {"w": sent[c].numpy()}) for c in range(8)])
         given = torch.from_numpy(np.array(arrays["w"].numpy()))
         simulation.run_round()
-        undecayed.run_round()
+        for other in less:
+            other.run_round()
     torch.testing.assert_close(given, simulation.server.parameters, rtol=1e-3, atol=1e-4)
-    assert not torch.allclose(given, undecayed.server.parameters, rtol=1e-3, atol=1e-4)
+    for other in less:
+        assert not torch.allclose(given, other.server.parameters, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("decay", [0.25, {"rate": 0.25, "decoupled": True}])
@@ -71,6 +82,13 @@ def test_averaged_weights_lose_that_share_of_what_was_sent_out(dtype: Any, decay
 def test_a_decay_that_cannot_be_is_refused_in_one_line(decay: Any) -> None:
     with pytest.raises(InputError, match="weight_decay") as caught:
         flower.Mean(weight_decay=decay)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cooling", [{"last": 2.0}, {"lats": 0.1}, 0.5])
+def test_a_cooling_that_cannot_be_is_refused_in_one_line(cooling: Any) -> None:
+    with pytest.raises(InputError, match="cooling") as caught:
+        flower.Mean(cooling=cooling)
     assert "\n" not in str(caught.value)
 
 

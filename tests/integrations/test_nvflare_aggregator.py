@@ -11,6 +11,7 @@ import pytest
 import torch
 from nvflare.apis.dxo import DataKind
 from nvflare.app_common.abstract.fl_model import ParamsType
+from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_opt.pt.lazy_tensor_dict import LazyTensorDict
 from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
 from nvflare.fuel.utils.class_utils import instantiate_class
@@ -20,6 +21,7 @@ import scapegoat as sg
 from scapegoat.errors import InputError
 from scapegoat.integrations import nvflare
 from scapegoat.integrations.nvflare import AngularTrimmedMean, RobustAggregator
+from scapegoat.integrations.shared.hostile import read_lines
 from tests.integrations.nvflare_fakes import Net, Workflow, differences, model, reply, shareable, trained
 
 NAMES = ("a.weight", "a.bias")
@@ -295,3 +297,22 @@ def test_a_reply_of_another_kind_than_the_others_counts_as_what_it_says():
     found = Workflow(RobustAggregator("fedavg"), given).round(mixed)
     np.testing.assert_allclose(flat(found), np.mean([flat(p) for p in sent.values()], 0), atol=1e-6)
     assert {one.params_type for one in mixed} == {ParamsType.FULL, ParamsType.DIFF}
+
+
+def test_who_was_asked_and_sent_no_model_is_named_in_the_log_and_in_the_rounds_file(tmp_path, caplog):
+    given = model()
+    workflow = Workflow(RobustAggregator("median"), given, folder=tmp_path)
+    workflow.begin(asked=["site-1", "site-2", "site-3", "site-4"])
+    for number in (1, 2):
+        workflow.aggregator.accept_model(reply(f"site-{number}", trained(given, number)))
+    workflow.tell(AppEventType.AFTER_CONTRIBUTION_ACCEPT, "site-3")  # its task ended in an error: there is no result
+    workflow.end()
+    said = " ".join(caplog.messages)
+    assert "round 1: client site-3 failed: its task ended in an error" in said
+    assert "round 1: client site-4 silent: it was asked, and no model came" in said
+    (line,) = read_lines(tmp_path / "scapegoat_rounds.jsonl")
+    assert (list(line["failed"]), line["silent"]) == (["site-3"], ["site-4"])
+    workflow.begin(asked=["site-1"])
+    workflow.aggregator.accept_model(reply("site-1", trained(given, 1)))
+    workflow.end()
+    assert (workflow.aggregator.history[-1].failed, workflow.aggregator.history[-1].silent) == ({}, ())

@@ -24,9 +24,16 @@ from scapegoat.attacks import Samples
 from scapegoat.errors import InputError
 from scapegoat.integrations import nvflare as flare
 from scapegoat.integrations.nvflare import AuditMaterial, HostileFilter, UnfilteredReply
-from scapegoat.integrations.nvflare.job_files import export, filter_component, recipe_function, rule_of, wire
+from scapegoat.integrations.nvflare.job_files import (
+    defense_of,
+    export,
+    filter_component,
+    recipe_function,
+    rule_of,
+    wire,
+)
+from scapegoat.integrations.shared.audit_inputs import write_hostile
 from scapegoat.integrations.shared.hostile import live_attack, read_lines
-from scapegoat.integrations.shared.material import write_hostile
 from tests.integrations.nvflare_fakes import Engine, Net
 
 
@@ -241,6 +248,28 @@ def test_an_aggregator_that_is_a_component_is_named_too(tmp_path, workflow, iden
     server = {"workflows": [workflow], "components": [{"id": identifier, "path": path, "args": {}}]}
     (tmp_path / "config_fed_server.json").write_text(json.dumps(server))
     assert rule_of(tmp_path)["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("rule", "filters", "expected"),
+    [
+        ("fedavg", ["svt_privacy"], {"name": "svt_privacy"}),
+        ("fedavg", [{"name": "svt_privacy", "gamma": 0.1}], {"name": "svt_privacy", "gamma": 0.1}),
+        (
+            "fedavg",
+            ["percentile_privacy", {"name": "svt_privacy", "gamma": 0.1}],
+            {"name": "percentile_privacy + svt_privacy", "svt_privacy": {"gamma": 0.1}},
+        ),
+        (
+            "median",
+            [{"name": "svt_privacy", "gamma": 0.1}],
+            {"name": "svt_privacy + median", "rule": {"name": "median"}, "svt_privacy": {"gamma": 0.1}},
+        ),
+        ("median", [], {"name": "median"}),
+    ],
+)
+def test_a_report_names_flares_filters_with_their_options(rule, filters, expected):
+    assert defense_of({"name": rule}, [filter_component(one) for one in filters]) == expected
 
 
 @pytest.mark.parametrize("wrong", ["dp", {"name": "svt_privacy", "gama": 1}])

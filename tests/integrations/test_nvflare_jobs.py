@@ -1,7 +1,11 @@
-"""A real FLARE job in the simulator: the model is the one that our engine makes of the same updates."""
+"""A real FLARE job in the simulator: the model is the one that our engine makes of the same updates.
+
+With SCAPEGOAT_FLARE_ROUNDS=20 it is longer, and run in POC's separate processes as well.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from scapegoat.integrations.shared.hostile import read_lines, read_model
 from scapegoat.integrations.shared.running import importable
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "nvflare"
+ROUNDS = int(os.environ.get("SCAPEGOAT_FLARE_ROUNDS", "2"))
 
 
 def recomputed(clients, rounds, rule):
@@ -41,26 +46,28 @@ def recomputed(clients, rounds, rule):
 
 
 @pytest.mark.nvflare
-def test_a_job_in_the_simulator_ends_with_the_model_that_our_engine_makes(tmp_path):
+@pytest.mark.parametrize("poc", [False, True] if "SCAPEGOAT_FLARE_ROUNDS" in os.environ else [False])
+def test_a_job_ends_with_the_model_that_our_engine_makes(tmp_path, poc):
     run = audit_job(
         f"{EXAMPLE / 'job.py'}:recipe",
         "hospital_sites:material",
         "passive",
         tmp_path,
         clients=3,
-        settings={"rounds": 2, "aggregator": "ReputationAngularTrimmedMean"},
+        poc=poc,
+        settings={"rounds": ROUNDS, "aggregator": "ReputationAngularTrimmedMean"},
         environment={"OMP_NUM_THREADS": "1"},
-        timeout=300,
+        timeout=600,
     )
     with importable(EXAMPLE):
-        expected = recomputed(3, 2, "reputation_atm")
+        expected = recomputed(3, ROUNDS, "reputation_atm")
     found = read_model(run.directory / "final.safetensors")
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, atol=1e-6)
     lines = read_lines(run.directory / "rounds.jsonl")
-    assert [line["nodes"] for line in lines] == [["site-1", "site-2", "site-3"]] * 2
+    assert [line["nodes"] for line in lines] == [["site-1", "site-2", "site-3"]] * ROUNDS
     assert all(len(line["kept"]) == 3 for line in lines)
-    assert run.summary["live"]["observed_rounds"] == 2
+    assert run.summary["live"]["observed_rounds"] == ROUNDS
     assert run.summary["defense"] == "reputation_atm"
     assert run.summary["membership"]["auc"] > 0.4
     marks = [p for p in psutil.process_iter() if str(run.directory) in " ".join(_words(p))]

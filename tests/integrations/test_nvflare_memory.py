@@ -61,6 +61,14 @@ def test_a_memory_of_another_model_is_not_taken_and_the_log_says_so(tmp_path, ca
     assert "the rule begins without memory" in " ".join(caplog.messages)
 
 
+def test_a_memory_whose_vectors_lie_in_another_order_is_not_taken(tmp_path, caplog):
+    before = rounds(Workflow(ReputationAngularTrimmedMean(), model(), folder=tmp_path), 0, 2)
+    turned = dict(reversed(before.params.items()))
+    again = Workflow(ReputationAngularTrimmedMean(), turned, engine=beside(tmp_path))
+    assert again.aggregator.server.state == {}
+    assert "the rule begins without memory" in " ".join(caplog.messages)
+
+
 @pytest.mark.parametrize("how", ["nothing there", "other rule", "damaged"])
 def test_a_memory_that_was_asked_for_and_cannot_be_had_ends_the_job(tmp_path, how):
     workflow = rounds(Workflow(ReputationAngularTrimmedMean(), model(), folder=tmp_path), 0, 1)

@@ -57,6 +57,26 @@ def test_one_run_bounds_are_those_of_jax_privacy(outcome):
     assert epsilon.gaussian_epsilon_of_guesses(*outcome, 1e-5, 0.05) == pytest.approx(gaussian, abs=2e-6)
 
 
+# (members, missed, non-members, false alarms): jax_privacy 2.0.0, both directions, threshold fixed, same significance.
+JAX_PRIVACY_THRESHOLD = {
+    (500, 50, 500, 5): 3.625466,
+    (500, 0, 500, 0): 4.905584,
+    (150, 30, 150, 1): 2.989275,
+    (480, 240, 520, 3): 3.299435,
+    (1000, 700, 1000, 2): 3.629848,
+    (200, 100, 200, 100): 0.0,
+}
+
+
+@pytest.mark.parametrize("counts", JAX_PRIVACY_THRESHOLD)
+def test_the_bound_at_a_fixed_threshold_is_that_of_jax_privacy(counts):
+    members, missed, others, false_alarms = counts
+    member = np.arange(members + others) < members
+    scores = np.r_[np.arange(members) >= missed, np.arange(others) < false_alarms].astype(float)
+    found = epsilon.clopper_pearson(scores, member, threshold=0.5)
+    assert found == pytest.approx(JAX_PRIVACY_THRESHOLD[counts], abs=1e-6)
+
+
 @given(st.floats(0.05, 6), st.sampled_from([1e-6, 1e-5, 1e-2]))
 def test_epsilon_of_a_gaussian_mechanism_solves_its_equation(mu, delta):
     assert epsilon.gaussian_epsilon(mu, delta) == pytest.approx(reference.gaussian_epsilon(mu, delta), abs=1e-6)

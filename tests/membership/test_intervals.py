@@ -6,7 +6,7 @@ from scipy import special, stats
 
 from scapegoat.errors import InputError
 from scapegoat.membership import auc_value, tpr_at_fpr
-from scapegoat.membership.exposure import at_priors, most_exposed, posteriors
+from scapegoat.membership.exposure import at_priors, posteriors
 from scapegoat.membership.intervals import over_seeds, tpr_at_fpr_joint
 from scapegoat.membership.multiplicity import by_slice, holm, worst_score
 
@@ -189,12 +189,3 @@ def test_posteriors_do_not_depend_on_how_many_targets_the_audit_made_members():
     member = rng.random(4000) < 0.2
     sure = posteriors(rng.normal(size=4000) + member, member, prior=0.2)
     assert sure.mean() == pytest.approx(0.2, abs=0.02)
-
-
-def test_most_exposed_are_members_the_surest_first():
-    scores = np.random.default_rng(8).normal(size=200) + 2 * MEMBER
-    found = most_exposed(scores, MEMBER, count=5)
-    assert len(found) == 5
-    assert all(MEMBER[e.target] for e in found)
-    assert [e.posterior for e in found] == sorted((e.posterior for e in found), reverse=True)
-    assert most_exposed(np.zeros(3), np.ones(3, bool), prior=0.2)[0].posterior == pytest.approx(0.2)

@@ -12,6 +12,7 @@ from scipy import special
 import scapegoat.membership
 from scapegoat.errors import InputError
 from scapegoat.membership.metrics import auc_value
+from scapegoat.membership.references import agreement
 from scapegoat.membership.scores import Evidence, get, registry
 from scapegoat.membership.scores.bavaria import bavaria
 from scapegoat.membership.scores.fedmia import fedmia
@@ -101,6 +102,54 @@ def test_bavaria_updates_its_prior_as_if_references_came_one_by_one(case):
     np.testing.assert_allclose(bavaria(margins, references, included), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("weight", [None, 0.5])
+@pytest.mark.parametrize("references", [1, 2, 5])
+def test_bavaria_learns_from_many_targets_what_to_expect_of_one(references, weight):
+    rng = np.random.default_rng(references)
+    hard = rng.normal(0, 4, 60)
+    included = rng.random((references, 60)) < 0.5
+    values = np.where(included, 6 + 0.3 * hard, hard) + rng.normal(size=(references, 60))
+    margins = rng.normal(2, 5, (1, 60))
+    expected = reference.bavaria(margins.tolist(), values.tolist(), included.tolist(), weight)
+    np.testing.assert_allclose(bavaria(margins, values, included, weight), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("values", [np.zeros((3, 40)), np.repeat([[1.0], [2.0], [2.0]], 40, axis=1)])
+def test_bavaria_is_finite_where_references_agree_exactly(values):
+    included = np.random.default_rng(0).random((3, 40)) < 0.5
+    margins = np.linspace(-3, 3, 40)[None]
+    found = bavaria(margins, values, included)
+    assert np.isfinite(found).all()
+    expected = reference.bavaria(margins.tolist(), values.tolist(), included.tolist())
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("own", "fits"), [(1.0, True), (0.6, True), (0.0, False)])
+def test_references_fit_a_run_whose_hard_records_are_theirs(own, fits):
+    rng = np.random.default_rng(0)
+    hard = rng.normal(size=600)
+    references = hard + 0.8 * rng.normal(size=(4, 600))
+    margins = own * hard + 0.8 * rng.normal(size=600) + 5 * (1 - own) * (rng.random(600) < 0.5)
+    assert (agreement(margins[None], references) >= 0.5) is fits
+
+
+@pytest.mark.parametrize("references", [np.ones((1, 50)), np.ones((3, 50)), np.full((3, 50), np.nan)])
+def test_nothing_is_said_of_a_fit_that_cannot_be_seen(references):
+    assert agreement(np.arange(50.0)[None], references) == 1.0
+
+
+def test_few_references_tell_nearly_as_much_as_many_where_hard_targets_are_learnt_alike():
+    rng = np.random.default_rng(0)
+    hard, member = rng.normal(0, 4, 800), rng.random(800) < 0.5
+    included = rng.random((65, 800)) < 0.5
+    included[0] = member
+    values = np.where(included, 6 + 0.3 * hard, hard) + rng.normal(0, 2, size=(65, 800))
+    many = auc_value(bavaria(values[:1], values[1:], included[1:]), member)
+    few, fixed = (auc_value(bavaria(values[:1], values[1:5], included[1:5], weight), member) for weight in (None, 0.1))
+    assert fixed < few
+    assert many - few < 0.03
+
+
 @settings(max_examples=40, deadline=None)
 @given(attacks(number), st.sampled_from([1.0, 1.5, 2.0]), st.sampled_from([0.0, 0.3, 1.0]))
 def test_rmia_counts_the_records_a_target_beats(case, gamma, a):
@@ -120,6 +169,44 @@ def test_rmia_measures_against_the_population_when_there_is_one():
     np.testing.assert_allclose(found, [0.5, 0.5, 0.0])
     with pytest.raises(InputError, match="go together"):
         rmia(np.zeros((1, 2)), np.zeros((1, 2)), None, population)
+
+
+# Five targets, ten records around them, and what published implementations give for these margins. RMIA: `run_rmia` of
+# Privacy Meter (privacytrustlab/ml_privacy_meter at a555fce, attacks.py; gamma is 1 there), LiRA: the online score of
+# PrivacyGuard (facebookresearch/PrivacyGuard at 4f8826a, attacks/lira_attack.py; a variance per target).
+MARGINS = np.array([[-0.7, -1.5, 0.1, 1.1, 2.2]])
+WITHOUT = np.array([[-0.2, -1.3, -0.7, 1.3, 2.7], [-0.1, -2.0, -0.9, 2.2, 1.3]])
+AROUND = np.array([[-2.1, 0.4, -1.2, -0.4, -0.2, -0.6, 1.3, 0.4, -0.4, 1.1]])
+AROUND_WITHOUT = np.array(
+    [
+        [0.1, -1.1, -0.6, -0.9, 0.0, -1.3, 1.0, 0.5, -0.2, -0.2],
+        [-1.1, -0.6, -1.7, 0.3, -0.9, 1.2, 1.7, -1.5, 0.4, -0.3],
+    ]
+)
+WITH_AND_WITHOUT = np.array(
+    [
+        [2.0, 2.1, -1.0, 1.6, 1.6],
+        [3.4, 0.2, 3.1, 0.4, 1.5],
+        [0.7, 4.2, 2.9, 5.6, 3.0],
+        [-0.1, 2.0, -0.8, -1.9, -2.8],
+        [-0.3, -0.5, 0.4, -0.7, -0.7],
+        [-1.1, -0.8, 0.2, -0.6, 0.2],
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("a", "published"),
+    [(0.0, [0.2, 0.1, 0.6, 0.6, 0.9]), (0.3, [0.2, 0.1, 0.7, 0.6, 0.8]), (1.0, [0.1, 0.6, 0.8, 0.3, 0.6])],
+)
+def test_rmia_is_that_of_privacy_meter(a, published):
+    same(rmia(MARGINS, WITHOUT, None, AROUND, AROUND_WITHOUT, gamma=1.0, offline_a=a), published)
+
+
+def test_online_lira_is_that_of_privacy_guard():
+    included = np.repeat([[True], [False]], 3, axis=0).repeat(5, axis=1)
+    found = lira_online(MARGINS, WITH_AND_WITHOUT, included, enough=2)
+    np.testing.assert_allclose(found, [-2.914138, -1.307046, -1.475747, 3.021165, 2.885128], atol=1e-6)
 
 
 @settings(max_examples=40, deadline=None)

@@ -92,7 +92,7 @@ def test_records_changed_in_place_are_scored_as_they_are_now():
         (f"{__name__}:make_nothing", "not a torch.nn.Module"),
         (f"{__name__}:absent", "has no 'absent'"),
         ("no_such_package.models:make", "cannot import no_such_package"),
-        ("resnet20", "wants images"),
+        ("resnet20", "takes images"),
         ({"name": f"{__name__}:make_tiny", "options": {"depth": 3}}, "depth"),
     ],
 )

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from scapegoat import aggregation, attacks
 from scapegoat.combining.rule import Transform
-from scapegoat.combining.stack import checked, collect
+from scapegoat.combining.stack import checked, stacked
 from scapegoat.errors import InputError
 from tests.attacks.views import mlp, view
 
@@ -72,7 +72,7 @@ def rows(name: str, **options: Any) -> Callable[[Any], Tensor]:
     def run(x: Any) -> Tensor:
         stage = aggregation.get(name, **options)
         assert isinstance(stage, Transform)
-        stack = checked(collect(x))
+        stack = checked(stacked(x))
         return stage.transform(stack, aggregation.AggregationContext.anonymous(len(stack)))[0].matrix()
 
     return run

@@ -47,6 +47,37 @@ def test_weight_decay_is_that_of_pytorchs_optimizers(optimizer: str, decoupled: 
     assert not torch.allclose(simulation.server.parameters, without, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("last", [0.0, 0.3])
+@pytest.mark.parametrize(("optimizer", "decoupled"), OPTIMIZERS)
+def test_cooling_is_pytorchs_cosine_annealing_over_all_rounds(optimizer: str, decoupled: bool, last: float) -> None:
+    aggregates.clear()
+    simulation = federation(
+        rule=Noted(),
+        rounds=5,
+        server={"optimizer": optimizer, "lr": 0.1},
+        protect=[
+            {"name": "weight_decay", "rate": 0.2, "decoupled": decoupled},
+            {"name": "cooling", "last": last},
+        ],
+    )
+    start = simulation.server.parameters.clone()
+    for _ in range(5):
+        simulation.run_round()
+    expected = decayed(start, aggregates, optimizer, 0.1, 0.2, decoupled, last)
+    torch.testing.assert_close(simulation.server.parameters, expected, rtol=1e-4, atol=1e-6)
+    without = decayed(start, aggregates, optimizer, 0.1, 0.2, decoupled)
+    assert not torch.allclose(simulation.server.parameters, without, rtol=1e-3, atol=1e-3)
+
+
+def test_rules_that_try_candidates_try_them_with_the_steps_of_their_round() -> None:
+    simulation = federation(rounds=4, server={"optimizer": "sgd", "lr": 0.1}, protect=["cooling"])
+    server, update = simulation.server, torch.randn(simulation.model.d)
+    for _ in range(3):
+        simulation.run_round()
+    # The last step was that of the third round: half of the cosine's way is behind it.
+    torch.testing.assert_close(server._candidate(update), server.parameters - 0.05 * update)
+
+
 def test_decay_leaves_the_aggregate_and_the_clients_model_as_they_are() -> None:
     update, parameters = torch.ones(3), torch.tensor([1.0, -2.0, 4.0])
     for decoupled in (False, True):

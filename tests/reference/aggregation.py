@@ -135,9 +135,11 @@ class ReputationATM:
         agreement: float = 1.0,
         probation: int = 10,
         remember: int = 100,
+        patience: int = 15,
     ) -> None:
         self.b, self.beta, self.hold, self.doubt, self.agreement = b, beta, hold, doubt, agreement
-        self.probation, self.remember = probation, remember
+        self.probation, self.remember, self.patience = probation, remember, patience
+        self.left_out: dict[int, int] = {}
         self.closest = math.inf
         self.remains: dict[int, list[Vector]] = {}
         self.suspicions: dict[int, list[float]] = {}
@@ -161,6 +163,8 @@ class ReputationATM:
         usual = float(np.median([len(self.suspicions[client]) for client in ids]))
         self.score = [self.standing(client, x, a, usual) for client, x, a in zip(ids, now, agreed, strict=True)]
         kept = sorted(range(len(rows)), key=lambda k: self.score[k])[: len(rows) - 2 * self.b]
+        for k, client in enumerate(ids):
+            self.left_out[client] = 0 if k in kept else self.left_out.get(client, 0) + 1
         self.forget(ids)
         return mean_of(clipped, kept), set(kept)
 
@@ -193,6 +197,8 @@ class ReputationATM:
         if len(past) < self.probation and len(past) < usual / 2:
             suspicion = max(suspicion, self.doubt)
         suspicion = suspicion if suspicion >= self.doubt else 0.0
+        if self.left_out.get(client, 0) >= self.patience and now < 5:
+            return now
         return 1000 * max(suspicion, agreed if agreed >= self.agreement else 0.0) + now
 
     def forget(self, ids: Sequence[int]) -> None:
@@ -201,7 +207,7 @@ class ReputationATM:
         self.last_seen |= dict.fromkeys(ids, self.rounds)
         stay = sorted(self.last_seen, key=lambda client: (-self.last_seen[client], client))[: self.remember]
         for client in set(self.last_seen) - set(stay):
-            del self.last_seen[client], self.remains[client], self.suspicions[client]
+            del self.last_seen[client], self.remains[client], self.suspicions[client], self.left_out[client]
 
 
 def deviations(values: Sequence[float], limit: float = 5.0, uneven: float = 1e-6) -> list[float]:

@@ -20,14 +20,22 @@ OPTIMIZERS = {
 
 
 def decayed(
-    start: Tensor, updates: Sequence[Tensor], optimizer: str, lr: float, rate: float, decoupled: bool
+    start: Tensor,
+    updates: Sequence[Tensor],
+    optimizer: str,
+    lr: float,
+    rate: float,
+    decoupled: bool,
+    cooled_to: float = 1.0,
 ) -> Tensor:
-    """The parameters after steps along these updates, each with weight decay."""
+    """The parameters after steps along these updates, each with weight decay; the rate is annealed to a share of it."""
     parameter = torch.nn.Parameter(start.clone())
     stepper = OPTIMIZERS[optimizer, decoupled]([parameter], lr, rate)
+    annealing = torch.optim.lr_scheduler.CosineAnnealingLR(stepper, T_max=len(updates), eta_min=cooled_to * lr)
     for update in updates:
         parameter.grad = update.clone()
         stepper.step()
+        annealing.step()
     return parameter.detach()
 
 

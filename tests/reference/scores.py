@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, linear_regression
 
 from scipy import stats
 
@@ -131,20 +131,39 @@ def student(group, groups, prior_mean, kappa, nu):
     return stats.t(freedom, mean, max(math.sqrt(squares / freedom * (1 + 1 / weight)), TINY))
 
 
-def bavaria(margins, references, included, kappa=0.1, nu=4.0):
+def prior_from(kind, other, enough=20, least=0.01, most=100.0):
+    """Means that other targets suggest for one kind of reference, from the other kind's, and what they count for."""
+    pairs = [(fmean(b), fmean(a), len(a)) for a, b in zip(kind, other, strict=True) if a and b]
+    if len(pairs) < enough:
+        return None
+    x, y = [p[0] for p in pairs], [p[1] for p in pairs]
+    slope = 0.0 if max(x) - min(x) <= 1e-12 else linear_regression(x, y).slope
+    at = fmean(y) - slope * fmean(x)
+    average = fmean([fmean(a) for a in kind if a])
+    means = [at + slope * fmean(b) if b else average for b in other]
+    total = sum((b - at - slope * a) ** 2 for a, b, _ in pairs) / (len(pairs) - 2)
+    within = pooled_variance(kind)
+    between = max(total - within * fmean([1 / p[2] for p in pairs]), 0.05 * total)
+    return means, max(within / between, least) if between > within / most else most
+
+
+def bavaria(margins, references, included, kappa=None, nu=4.0):
     inside, outside = split(references, included)
     centre = fmean([fmean(b) for b in outside if b])
     online = any(inside)
+    learnt_out, learnt_in = (None, None) if kappa else (prior_from(outside, inside), prior_from(inside, outside))
     scores = []
     for i, margin in enumerate(margins[-1]):
         at = margin if math.isfinite(margin) else 0.0
-        out = student(outside[i], outside, centre, kappa, nu)
+        mean, weight = (learnt_out[0][i], learnt_out[1]) if learnt_out else (centre, kappa or 0.1)
+        out = student(outside[i], outside, mean, weight, nu)
         if not online:
             scores.append(settled(-out.logsf(at), margin))
             continue
         shift = shift_of(inside, outside)
         own = fmean(outside[i]) if outside[i] else fmean(inside[i]) - shift if inside[i] else centre
-        scores.append(settled(student(inside[i], inside, own + shift, kappa, nu).logpdf(at) - out.logpdf(at), margin))
+        mean, weight = (learnt_in[0][i], learnt_in[1]) if learnt_in else (own + shift, kappa or 0.1)
+        scores.append(settled(student(inside[i], inside, mean, weight, nu).logpdf(at) - out.logpdf(at), margin))
     return scores
 
 

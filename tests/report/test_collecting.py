@@ -59,6 +59,15 @@ def test_a_run_that_differs_in_the_setting_is_another_study(small: Store) -> Non
     assert {study.clients for study in studies} == {10, 20}
 
 
+def test_settings_that_differ_in_their_protections_are_told_apart_in_words(small: Store) -> None:
+    for protect in ([{"name": "weight_decay", "rate": 0.01, "decoupled": False}], "damaged"):
+        spec = synthetic.make_spec("passive", "fedavg", rounds=30)
+        spec["federation"]["protect"] = protect
+        synthetic.write_run(small[0], spec)
+    titles = {study.title for study in report.build(small[0]).studies}
+    assert {"weight_decay 0.01", "federation.protect damaged"} <= titles
+
+
 def flower_app(attack: str, rule: str, strategy: str, **config: Any) -> dict[str, Any]:
     run_config = {"num-server-rounds": 30, "strategy": strategy, **config}
     spec = synthetic.make_spec(attack, rule, rounds=30, run_config=run_config)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scapegoat import report
-from scapegoat.report.model import Rows
+from scapegoat.report.model import AggregatedRows
 from scapegoat.report.payload import BUDGET, relative_norm, starting_cell, stride_for, to_json
 from tests.report import synthetic
 
@@ -97,7 +97,7 @@ def test_numbers_that_json_cannot_hold_become_null(tmp_path: Path) -> None:
 
 def test_lengths_are_relative_to_the_well_formed_rows_of_their_round() -> None:
     nan = float("nan")
-    rows = Rows(
+    rows = AggregatedRows(
         round=np.arange(4),
         start=np.array([0, 3, 3, 5, 7]),  # the second round is empty, the last has no usable row
         client=np.arange(7),

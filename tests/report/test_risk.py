@@ -28,8 +28,12 @@ def store(
     targets: int = 400,
     records: int | None = 2500,
     server: float | None = None,
+    singled_out: float = 0.0,
 ) -> report.Page:
-    """A store of runs whose members' scores lie so far above those of non-members, as a page."""
+    """A store of runs whose members' scores lie so far above those of non-members, as a page.
+
+    `singled_out` is the share of the members that a third score sees plainly, and no other.
+    """
     for (attack, defense), gap in gaps.items():
         spec = synthetic.make_spec(attack, defense, rounds=20)
         spec["attack"]["targets"] = targets
@@ -37,6 +41,8 @@ def store(
         member = np.arange(targets) % 2 == 0
         scores = {"final_margin": gap / 2 * member + rng.normal(size=targets), "trajectory": rng.normal(size=targets)}
         scores["trajectory"] += gap * member
+        if singled_out:
+            scores["rmia"] = rng.normal(size=targets) + 9 * (member & (rng.random(targets) < singled_out))
         if server is not None:
             scores["update_regression"] = rng.normal(size=targets) + server * member
         figures = {
@@ -96,6 +102,14 @@ def test_measured_counts_are_those_of_the_strongest_score_at_one_percent_false_a
     assert watching.alarms is not None
     assert watching.share.low < watching.share.value == watching.found / 200 < watching.share.high
     assert watching.alarms.low < watching.alarms.value == 0.01 < watching.alarms.high
+
+
+def test_who_is_exposed_is_counted_by_the_score_that_finds_most_and_groups_by_the_largest_auc(tmp_path: Path) -> None:
+    page = store(tmp_path, {("passive", "fedavg"): 1.2}, singled_out=0.4)
+    (watching,) = risks(page.studies[0])
+    assert (watching.score, watching.ranked_by, watching.tried) == ("rmia", "trajectory", 3)
+    assert watching.found > 60
+    assert risk_values(page.studies[0])["adversaries"][0]["measured"]["groups_by"] == "trajectory"
 
 
 def test_what_is_combined_follows_from_what_is_measured_and_declared(page: report.Page) -> None:

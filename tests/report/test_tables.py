@@ -65,6 +65,8 @@ def test_csv_gives_every_figure_with_its_interval_and_its_runs(page: report.Page
         assert float(line["value"]) == summary["membership"]["auc"]
         assert [float(line["low"]), float(line["high"])] == summary["membership"]["auc_ci"]
         assert (line["spec_hashes"], line["targets"], line["seeds"]) == (summary["spec_hash"], "300", "1")
+        rare = by_key[attack, defense, "tpr_at_fpr_001"]
+        assert (rare["value"], rare["note"]) == ("", "not resolvable with 150 non-members")
 
 
 def test_csv_keeps_an_empty_cell_and_its_reason(small: Store) -> None:

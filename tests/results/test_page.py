@@ -14,7 +14,7 @@ from results import files
 from results.__main__ import main
 from results.files import collect, load, save
 from results.page import page
-from scapegoat import sweeping as plans
+from scapegoat import sweeping
 from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments import RunStore
 from scapegoat.experiments.executors import execute
@@ -27,13 +27,13 @@ from tests.experiments.tiny import SETTINGS
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     only = {"defense": {"atm"}, "partition": {"iid"}}
-    plan = plans.plan(get("mask-selection"), data=["hospital"], rounds=2, overrides=SETTINGS)
+    plan = sweeping.lay_out(get("mask-selection"), data=["hospital"], rounds=2, overrides=SETTINGS)
     assert execute(plan.runs(only).values(), folder).complete
-    plans.write(plan, folder)
-    timing = plans.plan(get("attack-cost"), data=["hospital"], rounds=1, overrides=SETTINGS)
+    sweeping.write(plan, folder)
+    timing = sweeping.lay_out(get("attack-cost"), data=["hospital"], rounds=1, overrides=SETTINGS)
     table, figures = costs.measure(timing, {})
     costs.save(table, folder, "attack-cost")
-    plans.write(timing, folder, figures)
+    sweeping.write(timing, folder, figures)
     return folder
 
 

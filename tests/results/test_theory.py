@@ -27,7 +27,7 @@ def test_the_algorithms_own_bound_is_the_papers_where_b_equals_m(m: int, spare: 
 
 @pytest.mark.parametrize(("n", "m", "b"), [(10, 5, 1), (10, -1, 1), (10, 1, -1), (10, 4, 6)])
 def test_outside_its_assumptions_it_says_so(n: int, m: int, b: int) -> None:
-    with pytest.raises(InputError, match="Theorem 1 wants"):
+    with pytest.raises(InputError, match="Theorem 1 needs"):
         theory.bound(n, m, b)
 
 

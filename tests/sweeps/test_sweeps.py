@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scapegoat import sweeping as plans
+from scapegoat import sweeping
 from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments import RunStore
 from scapegoat.experiments.executors import execute
@@ -43,8 +43,8 @@ NAMES = [
 ]
 
 
-def tiny_plan(name: str, rounds: int = 1, seeds: int = 1, extra: tuple[str, ...] = ()) -> plans.Plan:
-    return plans.plan(get(name), data=["hospital"], rounds=rounds, seeds=seeds, overrides=[*SETTINGS, *extra])
+def tiny_plan(name: str, rounds: int = 1, seeds: int = 1, extra: tuple[str, ...] = ()) -> sweeping.Grid:
+    return sweeping.lay_out(get(name), data=["hospital"], rounds=rounds, seeds=seeds, overrides=[*SETTINGS, *extra])
 
 
 def test_every_table_and_figure_of_the_paper_is_there() -> None:
@@ -60,7 +60,7 @@ def test_every_sweep_runs_and_is_drawn(name: str, tmp_path: Path) -> None:
     only = {axis: {keys[0], keys[-1]} for axis, keys in axes.items()}
     runs = plan.runs(only)
     assert execute(runs.values(), tmp_path).complete
-    plans.write(plan, tmp_path)
+    sweeping.write(plan, tmp_path)
     (section,) = sections(tmp_path)
     sweep = registry[name]
     if isinstance(sweep.layout, Table):
@@ -84,16 +84,16 @@ def test_costs_are_measured_and_drawn(name: str, cells: int, tmp_path: Path) -> 
     assert table.num_rows == 2 * cells
     assert min(table["seconds"].to_pylist()) > 0
     costs.save(table, tmp_path, name)
-    plans.write(plan, tmp_path, figures)
+    sweeping.write(plan, tmp_path, figures)
     (section,) = sections(tmp_path)
     assert all(cell.ours is not None and cell.ours.value > 0 for row in section.tables[0].cells for cell in row)
 
 
 def test_a_part_measured_later_leaves_the_rest_as_it_was(tmp_path: Path) -> None:
     plan = tiny_plan("attack-cost")
-    plans.write(plan, tmp_path, {0: {"median": 1.0, "low": None, "high": None, "calls": 1}})
-    plans.write(plan, tmp_path, {1: {"median": 2.0, "low": None, "high": None, "calls": 1}})
-    (content,) = plans.saved(tmp_path)
+    sweeping.write(plan, tmp_path, {0: {"median": 1.0, "low": None, "high": None, "calls": 1}})
+    sweeping.write(plan, tmp_path, {1: {"median": 2.0, "low": None, "high": None, "calls": 1}})
+    (content,) = sweeping.saved(tmp_path)
     assert [cell.get("seconds", {}).get("median") for cell in content["cells"][:3]] == [1.0, 2.0, None]
 
 
@@ -149,8 +149,14 @@ def test_the_median_has_an_interval_once_there_are_enough_calls() -> None:
     assert (found["low"], found["median"], found["high"]) == (40.0, 50.5, 61.0)
 
 
+def test_plans_are_attacked_for_six_hundred_targets_by_coin_whatever_the_attack() -> None:
+    """A point that names an attack starts its options again; the targets were once lost that way."""
+    cells = sweeping.lay_out(get("plans"), data=["hospital"]).cells
+    assert {(c.spec.attack.targets, c.spec.evaluation.design) for c in cells} == {(600, "coin")}
+
+
 def test_the_paper_s_numbers_stand_where_the_paper_prints_them() -> None:
-    plan = plans.plan(get("main-c08"))
+    plan = sweeping.lay_out(get("main-c08"))
     printed = {tuple(c.at.values()): c.paper for c in plan.cells}
     assert len(printed) == 4 * 5 * 6 * 2
     assert printed["texas100", "passive", "dp", "iid"] == 0.650
@@ -163,7 +169,7 @@ def test_the_paper_s_numbers_stand_where_the_paper_prints_them() -> None:
 
 
 def test_another_data_set_is_held_against_the_nearest_of_the_paper_and_it_says_so() -> None:
-    plan = plans.plan(get("mask-selection"), data=["location30"])
+    plan = sweeping.lay_out(get("mask-selection"), data=["location30"])
     greedy = next(c for c in plan.cells if c.at["attack"] == "fedpoisonmia-greedy" and c.at["defense"] == "top_k")
     assert greedy.paper == 0.914
     assert plan.note == "Location30 is held against the paper's Texas100"
@@ -198,13 +204,13 @@ def test_seeds_are_different_runs_of_the_same_cell() -> None:
 
 
 def test_a_plan_keeps_the_larger_number_of_seeds(tmp_path: Path) -> None:
-    plans.write(tiny_plan("mask-selection", seeds=3), tmp_path)
-    plans.write(tiny_plan("mask-selection", seeds=1), tmp_path)
-    (content,) = plans.saved(tmp_path)
+    sweeping.write(tiny_plan("mask-selection", seeds=3), tmp_path)
+    sweeping.write(tiny_plan("mask-selection", seeds=1), tmp_path)
+    (content,) = sweeping.saved(tmp_path)
     assert content["seeds"] == 3
     assert {len(cell["runs"]) for cell in content["cells"]} == {3}
-    plans.write(tiny_plan("mask-selection", extra=("federation.batch_size=32",)), tmp_path)
-    assert len(plans.saved(tmp_path)) == 2
+    sweeping.write(tiny_plan("mask-selection", extra=("federation.batch_size=32",)), tmp_path)
+    assert len(sweeping.saved(tmp_path)) == 2
 
 
 def test_the_command_of_a_plan_tells_nothing_of_the_machine(tmp_path: Path) -> None:
@@ -213,13 +219,13 @@ def test_the_command_of_a_plan_tells_nothing_of_the_machine(tmp_path: Path) -> N
 
 
 def test_a_plan_of_another_version_is_left_out_and_named(tmp_path: Path) -> None:
-    path = plans.write(tiny_plan("mask-selection"), tmp_path)
+    path = sweeping.write(tiny_plan("mask-selection"), tmp_path)
     path.write_text('{"format": 0}')
     named = {}
-    assert plans.saved(tmp_path, named.__setitem__) == []
+    assert sweeping.saved(tmp_path, named.__setitem__) == []
     assert "another version" in named[path.name]
     with pytest.raises(InputError, match="another version"):
-        plans.write(tiny_plan("mask-selection"), tmp_path)
+        sweeping.write(tiny_plan("mask-selection"), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +239,7 @@ def test_a_plan_of_another_version_is_left_out_and_named(tmp_path: Path) -> None
 def test_only_what_the_sweep_has_can_be_chosen(text: str, message: str) -> None:
     plan = tiny_plan("mask-selection")
     with pytest.raises(InputError, match=message):
-        plans.parse_only(plan.sweep, [text], plan.axes)
+        sweeping.parse_only(plan.sweep, [text], plan.axes)
 
 
 def test_settings_that_undo_what_the_sweep_varies_are_refused() -> None:
@@ -267,12 +273,12 @@ class TestOwnSweep:
             "  defense: [fedavg, {name: atm, trim: 2}]\n"
             "  federation.server.lr: [0.1, 0.01]\n",
         )
-        plan = plans.plan(own.load(path), overrides=["federation.batch_size=8"])
+        plan = sweeping.lay_out(own.load(path), overrides=["federation.batch_size=8"])
         assert len(plan.cells) == 8
         assert {c.spec.federation.rounds for c in plan.cells} == {7}
         assert {c.spec.federation.batch_size for c in plan.cells} == {8}
         assert [p.key for p in plan.axes[2].points] == ["fedavg", "atm trim=2"]
-        plans.write(plan, tmp_path)
+        sweeping.write(plan, tmp_path)
         (section,) = sections(tmp_path)
         assert section.tables[0].columns == (("0.1",), ("0.01",))
         assert section.tables[0].rows[0] == ("passive", "fedavg")
@@ -283,7 +289,7 @@ class TestOwnSweep:
             "grid: {attack.name: [passive, adaptive], federation.server.lr: [0.1, 0.01]}\n"
             "figure: {x: federation.server.lr, line: attack.name}\n",
         )
-        plans.write(plans.plan(own.load(path), data=["hospital"]), tmp_path)
+        sweeping.write(sweeping.lay_out(own.load(path), data=["hospital"]), tmp_path)
         (section,) = sections(tmp_path)
         assert [line.label for line in section.figures[0].panels[0].lines] == ["passive", "adaptive"]
 
@@ -291,13 +297,13 @@ class TestOwnSweep:
         path = self.write(
             tmp_path, "grid: {data: [hospital, {name: hospital, train: 900}], attack.name: [passive, adaptive]}\n"
         )
-        plan = plans.plan(own.load(path))
+        plan = sweeping.lay_out(own.load(path))
         assert [(c.at["data"], c.spec.data.train) for c in plan.cells if c.spec.attack.name == "passive"] == [
             ("hospital", None),
             ("hospital train=900", 900),
         ]
         assert len(plan.cells) == 4
-        plans.write(plan, tmp_path)
+        sweeping.write(plan, tmp_path)
         (section,) = sections(tmp_path)
         assert section.tables[0].rows == (("hospital",), ("hospital train=900",))
         assert section.tables[0].columns == (("passive",), ("adaptive",))
@@ -306,7 +312,7 @@ class TestOwnSweep:
     def test_data_sets_of_the_grid_and_of_the_command_line_exclude_each_other(self, key: str, tmp_path: Path) -> None:
         path = self.write(tmp_path, f"grid: {{{key}: [hospital]}}\n")
         with pytest.raises(InputError, match=f"--data texas100: mine has {key} in its grid; --only {key}="):
-            plans.plan(own.load(path), data=["texas100"])
+            sweeping.lay_out(own.load(path), data=["texas100"])
 
     def test_a_figure_for_each_data_set_of_the_grid(self, tmp_path: Path) -> None:
         path = self.write(
@@ -315,7 +321,7 @@ class TestOwnSweep:
             "figure: {x: seed, line: attack.name, panel: data}\n"
             "metrics: [auc]\n",
         )
-        plans.write(plans.plan(own.load(path)), tmp_path)
+        sweeping.write(sweeping.lay_out(own.load(path)), tmp_path)
         (section,) = sections(tmp_path)
         assert [[p.title for p in f.panels] for f in section.figures] == [["hospital"], ["location30"]]
 
@@ -327,7 +333,7 @@ class TestOwnSweep:
         with pytest.raises(
             InputError, match=r"\(federation.rounds=1\): federation.rounds: federation is 5, which has no"
         ):
-            plans.plan(own.load(path))
+            sweeping.lay_out(own.load(path))
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -388,5 +394,5 @@ class TestStatus:
 
     def test_a_saved_plan_knows_its_runs(self, tmp_path: Path) -> None:
         plan = tiny_plan("mask-selection")
-        plans.write(plan, tmp_path)
-        assert list(of_plan(plans.saved(tmp_path)[0])) == list(plan.runs())
+        sweeping.write(plan, tmp_path)
+        assert list(of_plan(sweeping.saved(tmp_path)[0])) == list(plan.runs())

@@ -16,8 +16,10 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     name = str(config["strategy"])
     home = flower if hasattr(flower, name) and not hasattr(scapegoat, name) else scapegoat
+    # Flower's own strategies know no weight decay.
+    decay = {"weight_decay": float(config["weight-decay"])} if home is scapegoat else {}
     # Everybody evaluates the model after every round; set fraction_evaluate=0.0 to save the time.
-    strategy = getattr(home, name)(fraction_train=float(config["fraction-train"]), fraction_evaluate=1.0)
+    strategy = getattr(home, name)(fraction_train=float(config["fraction-train"]), fraction_evaluate=1.0, **decay)
     torch.manual_seed(0)
     result = strategy.start(
         grid, ArrayRecord(Net().state_dict()), num_rounds=int(config["num-server-rounds"]), timeout=120

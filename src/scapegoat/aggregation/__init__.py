@@ -11,7 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from scapegoat.combining.contract import Aggregate, AggregationContext, Score
-from scapegoat.combining.pipeline import Pipeline, parse
+from scapegoat.combining.described import describe
+from scapegoat.combining.pipeline import Pipeline, RuleLike, parse
 from scapegoat.combining.rule import Rule, Transform, Trim, get, register, registry, trim_count
 from scapegoat.combining.stack import Stack
 
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
     from scapegoat.aggregation.trimmed_mean import trimmed_mean as trimmed_mean
 
 # Importing a rule's file binds its module here; from then on its name means the function, for every rule there is.
-for _name in registry.names():
+for _name, _rule in registry.classes():
     _function = getattr(sys.modules.get(f"{__name__}.{_name}"), _name, None)
     if _function is not None:
+        describe(_function, _rule)
         globals()[_name] = _function
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "AggregationContext",
     "Pipeline",
     "Rule",
+    "RuleLike",
     "Score",
     "Stack",
     "Transform",

@@ -6,16 +6,7 @@ import torch
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.combining.rule import (
-    Aggregate,
-    AggregationContext,
-    Rule,
-    Stack,
-    Trim,
-    check_trim,
-    register,
-    trim_count,
-)
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, Trim, check_trim, register, trim_count
 from scapegoat.combining.stack import screened
 
 RESOLUTION = 1e-7

@@ -36,7 +36,7 @@ def centered_clipping(
     True
     """
     state = {} if state is None else state
-    centre = state.get("centre", torch.zeros(stack.d)).clone()
+    centre = state.get("centre", torch.zeros(stack.d, device=stack.device)).clone()
     if centre.shape != (stack.d,):
         problem = f"centered_clipping remembers {centre.numel()} parameters, the updates have {stack.d}"
         raise InputError(f"{problem}; start with an empty state")
@@ -53,7 +53,7 @@ def centered_clipping(
 
 def _distances(stack: Stack, centre: Tensor) -> Tensor:
     """Distances [n] of the rows to the centre, float64, from their differences: products would cancel near it."""
-    scratch = torch.empty(1, stack.d)
+    scratch = torch.empty(1, stack.d, device=stack.device)
     squares = []
     for i, row in enumerate(stack.rows):
         factor = 1.0 if stack.scale is None else float(stack.scale[i])

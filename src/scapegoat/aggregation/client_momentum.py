@@ -51,7 +51,7 @@ class ClientMomentum(Transform):
     beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in a client's running mean."""
     remember: Remember = 100
-    """Clients that are remembered at the most; the least recently seen leave."""
+    """The most clients that are remembered; the least recently seen leave."""
 
     @property
     def rowwise(self) -> bool:

@@ -16,9 +16,10 @@ from scapegoat.aggregation.norm_clipping import clipped, median_of
 from scapegoat.combining.clustering import IMPORTED, hdbscan
 from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_several, register
 from scapegoat.combining.stack import screened
+from scapegoat.devices import exact, host
 from scapegoat.errors import InputError
 
-Layout = Sequence[tuple[str, tuple[int, ...]]]
+NamedShapes = Sequence[tuple[str, tuple[int, ...]]]
 Probe = Callable[[Tensor, int], Tensor]
 
 SEEDS = 3
@@ -28,7 +29,7 @@ SEEDS = 3
 @screened()
 def deepsight(
     stack: Stack,
-    layout: Layout,
+    layout: NamedShapes,
     probe: Probe | None = None,
     suspects: float = 1 / 3,
     min_cluster_size: int = 3,
@@ -37,8 +38,8 @@ def deepsight(
     """Mean of the clipped updates of the clusters in which fewer than `suspects` of the clients are suspect.
 
     - Normalized update energies (NEUPs): for output neuron p, E_p = |b_p| + sum_h |w_ph| of the update, C_p = E_p² /
-      sum_q E_q². A client's threshold exceedings are the C_p above max(0.01, 1/P) · max_p C_p. Who has at most half of
-      the median number of exceedings is suspect: its data were unusually homogeneous.
+      sum_q E_q². A client's threshold exceedings are the C_p above max(0.01, 1/P) · max_p C_p. A client with at most
+      half of the median number of exceedings is suspect: its data were unusually homogeneous.
     - Division differences (DDifs): mean over noise inputs of the class probabilities of the client's model divided by
       those of the global model, for three batches of noise.
     - Cosine distances between the updates of the output layer's bias (of its weights, if it has no bias).
@@ -59,7 +60,7 @@ def deepsight(
     """
     weight, bias = output_layer(stack, layout)
     energies = weight.abs().sum(2) + (0 if bias is None else bias.abs())
-    neups, suspect = _normalized_energies(energies)
+    neups, suspect = _normalized_energies(host(energies).double())
     directions = weight.flatten(1) if bias is None else bias
     cluster = functools.partial(hdbscan, keys=stack.norms(), min_cluster_size=min_cluster_size)
     votes = [
@@ -80,7 +81,7 @@ def deepsight(
     return changed.aggregate(changed.mean(kept), kept, notes) if bool(kept.any()) else stack.nothing(notes)
 
 
-def output_layer(stack: Stack, layout: Layout) -> tuple[Tensor, Tensor | None]:
+def output_layer(stack: Stack, layout: NamedShapes) -> tuple[Tensor, Tensor | None]:
     """Updates of the output layer: weights [n, P, h] and bias [n, P], or None.
 
     It is the last parameter with two or more dimensions, and the one after it if that is a vector of P.
@@ -94,24 +95,26 @@ def output_layer(stack: Stack, layout: Layout) -> tuple[Tensor, Tensor | None]:
         )
     at = matrices[-1]
     start, classes = sum(sizes[:at]), layout[at][1][0]
-    weight = torch.stack(stack.columns(start, start + sizes[at])).double().reshape(len(stack), classes, -1)
+    wide = exact(stack.device)
+    weight = torch.stack(stack.columns(start, start + sizes[at])).to(wide).reshape(len(stack), classes, -1)
     if at + 1 == len(layout) or layout[at + 1][1] != (classes,):
         return weight, None
     start += sizes[at]
-    return weight, torch.stack(stack.columns(start, start + classes)).double()
+    return weight, torch.stack(stack.columns(start, start + classes)).to(wide)
 
 
 def division_differences(stack: Stack, probe: Probe, first_seed: int = 0) -> list[Tensor]:
     """DDifs [n, P] for each batch of noise; outputs that are not numbers count as zero."""
     out = []
     for seed in range(first_seed, first_seed + SEEDS):
-        before = probe(torch.zeros(stack.d), seed).double().clamp_min(1e-6)
+        before = probe(torch.zeros(stack.d, device=stack.device), seed)
+        before = before.to(exact(before.device)).clamp_min(1e-6)
         rows = []
         for i, row in enumerate(stack.rows):
             update = row if stack.scale is None else row * float(stack.scale[i])
-            ratio = probe(update, seed).double() / before
+            ratio = probe(update, seed).to(before.dtype) / before
             rows.append((ratio.mean(0) if ratio.dim() == 2 else ratio).nan_to_num(0.0, 0.0, 0.0))
-        out.append(torch.stack(rows))
+        out.append(host(torch.stack(rows)).double())
     return out
 
 
@@ -126,7 +129,7 @@ def _normalized_energies(energies: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cosine_distances(rows: Tensor) -> Tensor:
-    return (1 - geometry.angles(rows @ rows.T).cos()).fill_diagonal_(0)
+    return (1 - geometry.angles(host(rows @ rows.T).double()).cos()).fill_diagonal_(0)
 
 
 def _apart(labels: Tensor) -> Tensor:
@@ -162,5 +165,5 @@ class DeepSight(Rule):
         return deepsight(stack, context.layout, context.output_probe, self.suspects, self.min_cluster_size, seed)
 
     def check(self, updates_per_step: int) -> None:
-        """Of one update, there are no clusters."""
+        """One update makes no clusters."""
         check_several(self.name, updates_per_step)

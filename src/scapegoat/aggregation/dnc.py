@@ -12,6 +12,7 @@ from torch import Tensor
 from scapegoat.aggregation.multi_krum import Malicious
 from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_malicious, register
 from scapegoat.combining.stack import screened
+from scapegoat.devices import exact, host
 
 
 @screened(plain=True)
@@ -49,12 +50,13 @@ def dnc(
 
 def outlier_scores(stack: Stack, chosen: Tensor) -> Tensor:
     """Squared projections [n] of the centred rows, at the chosen coordinates, on their first singular direction."""
-    part = torch.stack([row[chosen] for row in stack.rows]).double()
+    chosen = chosen.to(stack.device)
+    part = torch.stack([row[chosen] for row in stack.rows]).to(exact(stack.device))
     if stack.scale is not None:
-        part *= stack.scale[:, None]
+        part *= stack.scale.to(part)[:, None]
     part -= part.mean(0)
     # The first left singular vector u of n rows, from an [n, n] matrix: the projections are u times the singular value.
-    values, vectors = torch.linalg.eigh(part @ part.T)
+    values, vectors = torch.linalg.eigh(host(part @ part.T).double())
     scores: Tensor = values[-1].clamp_min(0) * vectors[:, -1].square()
     return scores
 

@@ -36,7 +36,7 @@ def fang(stack: Stack, score: Callable[[Tensor], Score], malicious: int = 1, met
     """
     n = len(stack)
     f = min(malicious, n - 1)
-    candidate = torch.empty(stack.d)
+    candidate = torch.empty(stack.d, device=stack.device)
     scores = [score(stack.mean(_without(n, i), out=candidate)) for i in range(n)] if n > 1 else []
     kept = torch.ones(n, dtype=torch.bool)
     for used, values in (("err", [s.error_rate for s in scores]), ("lfr", [s.loss for s in scores])):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from scapegoat import geometry
 from scapegoat.aggregation.memory_atm import Remember, known_direction
+from scapegoat.chunked_sums import row64
 from scapegoat.combining.clustering import upper_group
 from scapegoat.combining.memory import Memory
 from scapegoat.combining.rule import (
@@ -25,6 +26,7 @@ from scapegoat.combining.rule import (
     register,
 )
 from scapegoat.combining.stack import screened
+from scapegoat.devices import host
 from scapegoat.errors import InputError
 
 _WIDTH = 1 << 15
@@ -47,7 +49,7 @@ def fldetector(
     Hessian from the last `window` steps of the global parameters w and changes of the aggregate. Its score is the mean,
     over its last `window` predictions, of its distance to the prediction relative to the round's mean distance. Once
     `window` rounds were scored, a gap statistic decides whether the scores of the round's clients are one group; if
-    not, those in the upper of two groups are left out. Who has no score yet stays.
+    not, those in the upper of two groups are left out. A client without a score stays.
 
     Without `parameters`, a step is taken to be minus the last aggregate: exact for a server that takes plain steps of
     any one size. All that is remembered is in `state`: two vectors [d], 2 x window of them for H, and one for each of
@@ -79,7 +81,7 @@ class _Round:
         self.stack, self.ids, self.window = stack, context.client_ids, window
         self.state, self.generator = context.state, generator
         self.memory = Memory(context.state, remember)
-        empty = torch.zeros(0, stack.d)
+        empty = torch.zeros(0, stack.d, device=stack.device)
         self.turn = int(self.state.get("turn", torch.tensor(0)))
         self.steps, self.changes = self.state.get("steps", empty), self.state.get("changes", empty)
         if self.steps.shape[1] != stack.d:
@@ -89,10 +91,10 @@ class _Round:
         if parameters is not None:
             self.now = parameters().detach().to(torch.float32)
         elif before is None or mean is None:
-            self.now = torch.zeros(stack.d)
+            self.now = torch.zeros(stack.d, device=stack.device)
         else:
             self.now = before - mean
-        self.step = torch.zeros(stack.d) if before is None else self.now - before
+        self.step = torch.zeros_like(self.now) if before is None else self.now - before
 
     def aggregate(self) -> Aggregate:
         """The mean of those that are not left out, after remembering everything."""
@@ -127,10 +129,13 @@ class _Round:
 
     def _distance(self, last: Tensor, change: Tensor, row: int) -> float:
         factor = 1.0 if self.stack.scale is None else float(self.stack.scale[row])
-        total = 0.0
+        update, squares = self.stack.rows[row], []
         for start in range(0, self.stack.d, _WIDTH):
             part = slice(start, start + _WIDTH)
-            total += float((last[part] + change[part] - factor * self.stack.rows[row][part]).double().square().sum())
+            squares.append(row64(last[part] + change[part] - factor * update[part]).square().sum())
+        total = 0.0
+        for square in host(torch.stack(squares)).tolist() if squares else ():
+            total += square
         return math.sqrt(total)
 
     def _left_out(self) -> Tensor:
@@ -174,9 +179,9 @@ def hessian_product(steps: Tensor, changes: Tensor, vector: Tensor) -> Tensor:
     if not (np.isfinite(matrix).all() and np.isfinite(right).all()):
         return torch.zeros_like(vector)
     weights = np.linalg.lstsq(matrix, right[:, 0], rcond=1e-10)[0]
-    factors = torch.from_numpy(weights).float()
+    factors = torch.from_numpy(weights).float().to(steps.device)
     product = sigma * vector - sigma * (factors[: len(steps)] @ steps) - factors[len(steps) :] @ changes
-    return product if bool(product.isfinite().all()) else torch.zeros_like(vector)
+    return product if bool(host(product.isfinite().all())) else torch.zeros_like(vector)
 
 
 @register("fldetector")
@@ -186,7 +191,7 @@ class FLDetector(Rule):
     window: Annotated[int, Field(ge=1, le=100)] = 10
     """Rounds over which a client is scored and the curvature is estimated; before, nobody is left out."""
     remember: Remember = 100
-    """Clients that are remembered at the most; the least recently seen leave."""
+    """The most clients that are remembered; the least recently seen leave."""
 
     def keeps(self, clients: int, d: int) -> int:
         """Beside the clients' updates: steps, changes, and the last parameters and aggregate."""

@@ -22,6 +22,7 @@ from scapegoat.combining.rule import (
     register,
 )
 from scapegoat.combining.stack import screened
+from scapegoat.devices import host
 from scapegoat.registry import added
 
 _LARGE = 1e15
@@ -75,7 +76,7 @@ class FoolsGold(Rule):
     confidence: Annotated[float, Field(gt=0, le=100)] = 1.0
     """How sharply a rate goes to 0 or 1 (the paper's kappa)."""
     remember: Remember = 100
-    """Clients that are remembered at the most; the least recently seen leave."""
+    """The most clients that are remembered; the least recently seen leave."""
     sketch: Width = added(None)
     """Numbers that are kept of each client's sum, for models longer than that; none: all of them."""
 
@@ -106,5 +107,5 @@ class FoolsGold(Rule):
 
 
 def _comparable(total: Tensor) -> Tensor:
-    largest = float(total.abs().max()) if total.numel() else 0.0
+    largest = float(host(total.abs().max())) if total.numel() else 0.0
     return total / largest if largest > _LARGE else total

@@ -70,7 +70,7 @@ class GeometricMedian(Rule):
     smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-6
     """Distance, in multiples of the radius, below which an update gains no more weight."""
     iterations: Annotated[int, Field(ge=1)] = 100
-    """Weiszfeld steps at the most."""
+    """The most Weiszfeld steps that are taken."""
     tolerance: Annotated[float, Field(ge=0, lt=1)] = 1e-9
     """Move, in multiples of the radius, below which it stops."""
 

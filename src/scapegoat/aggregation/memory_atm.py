@@ -70,7 +70,7 @@ class MemoryATM(ATM):
     beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in a client's running direction."""
     remember: Remember = 100
-    """Clients that are remembered at the most; the least recently seen leave."""
+    """The most clients that are remembered; the least recently seen leave."""
     sketch: Width = added(None)
     """Numbers that are kept of each client's direction, for models longer than that; none: all of them."""
 
@@ -93,7 +93,7 @@ def known_direction(memory: Memory, client: int, stack: Stack, rule: str, what: 
     """The vector that is remembered of a client, zeros of a new one; an InputError if it belongs to another model."""
     direction = memory.get(what, client, None)
     if direction is None:
-        return torch.zeros(stack.d)
+        return torch.zeros(stack.d, device=stack.device)
     if direction.shape != (stack.d,):
         raise InputError(
             f"{rule} remembers client {client} with {direction.numel()} parameters, the updates have {stack.d}; "

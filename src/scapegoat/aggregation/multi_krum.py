@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -11,7 +12,16 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_malicious, register
+from scapegoat.combining.rule import (
+    Aggregate,
+    AggregationContext,
+    Rule,
+    Stack,
+    check_malicious,
+    number_or_share,
+    number_or_share_schema,
+    register,
+)
 from scapegoat.combining.stack import screened
 from scapegoat.errors import OptionError
 
@@ -20,17 +30,7 @@ Malicious = Annotated[int, Field(ge=0)]
 
 _FEWER: dict[Neighbours, int] = {"n-f-2": 2, "n-f-1": 1}
 
-
-def _select(value: object) -> int | float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if 0 < value < 1:
-            return float(value)
-        if 1 <= value < math.inf and value == int(value):
-            return int(value)
-    raise OptionError("", f"{value!r} is not allowed: must be a whole number from 1, or a fraction between 0 and 1")
-
-
-Select = Annotated[int | float, BeforeValidator(_select)]
+Select = Annotated[int | float, BeforeValidator(partial(number_or_share, below=1)), number_or_share_schema(1)]
 """How many updates k to pick: a number, or a fraction of the updates of the step."""
 
 
@@ -112,7 +112,7 @@ class MultiKrum(Rule):
     malicious: Malicious = 1
     """f, the hostile updates that it must stand."""
     select: Select = 0.5
-    """Updates that are kept: a number, or half of them."""
+    """Updates that are kept: a number, or a share of them."""
     neighbours: Neighbours = "n-f-2"
     """How many nearest others a score counts: n-f-2 (the original), or the paper's n-f-1."""
 

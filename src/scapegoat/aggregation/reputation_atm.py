@@ -41,6 +41,7 @@ def reputation_atm(
     doubt: float = 2.0,
     probation: int = 10,
     uneven: float = 0.05,
+    patience: int = 15,
     sketch: int | None = None,
     client_ids: Sequence[int] | None = None,
     state: MutableMapping[str, Tensor] | None = None,
@@ -63,9 +64,12 @@ def reputation_atm(
     pulling at: the mean cosine of r with what remained in its earlier rounds, r m / (|r| (1 - beta^(t - 1))), is
     `agreement` spreads above the median. Who pauses is not steady, but agrees with itself whenever it attacks.
 
-    The memory is a float32 vector [d] and three numbers for each of the `remember` clients last seen, in `state` as
-    `direction/<id>` (m), `reputation/<id>` (s and t) and `seen/<id>`. With `sketch`, what remains is taken, measured
-    and averaged in sketches of that width.
+    Late in training an honest client whose records are hard to fit pulls steadily too. So after `patience` updates left
+    out in a row the next one is judged by this round's angle alone; then the past counts again.
+
+    The memory is a float32 vector [d] and four numbers for each of the `remember` clients last seen, in `state` as
+    `direction/<id>` (m), `reputation/<id>` (s, t and the updates left out in a row) and `seen/<id>`. With `sketch`,
+    what remains is taken, measured and averaged in sketches of that width.
 
     Examples
     --------
@@ -83,6 +87,7 @@ def reputation_atm(
         doubt=doubt,
         probation=probation,
         uneven=uneven,
+        patience=patience,
         sketch=sketch,
     )
     return rule.aggregate(stack, AggregationContext.of_rows(stack.ids(client_ids), state))
@@ -102,6 +107,8 @@ class ReputationATM(MemoryATM):
     """Updates below which a client counts as new, if others have sent twice as many."""
     uneven: Annotated[float, Field(gt=0, le=1)] = 0.05
     """Steadiness, or agreement, by which honest clients differ because their data do; added to the spread."""
+    patience: Annotated[int, Field(ge=1)] = 15
+    """Updates in a row that a client is left out for its past; the next one is judged by this round alone."""
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the clipped updates of those kept; the memory is in the context's state."""
@@ -114,11 +121,13 @@ class ReputationATM(MemoryATM):
         steadiness = torch.tensor([known.steadiness(self.beta) for known in rows], dtype=torch.float64)
         for known, x in zip(rows, _deviation(steadiness, self.uneven).clamp_min(0).tolist(), strict=True):
             known.suspicion = self.hold * known.suspicion + (1 - self.hold) * x
-        for client, known in past.items():
-            known.keep(client, memory)
         b = trim_count(self.trim, len(stack))
         now = _deviation(geometry.mean_angles(stack.gram()))
         kept = smallest(self._standing(now, agreement, rows), len(stack) - 2 * b)
+        for known, was_kept in zip(rows, kept.tolist(), strict=True):
+            known.left_out = 0 if was_kept else known.left_out + 1
+        for client, known in past.items():
+            known.keep(client, memory)
         notes = {"trim": b, "clip": bound, "remembered": memory.close_round(ids)}
         return changed.aggregate(changed.mean(kept), kept, notes)
 
@@ -130,7 +139,9 @@ class ReputationATM(MemoryATM):
         new = rounds < (rounds.quantile(0.5) / 2).clamp_max(self.probation)
         suspicion = torch.where(new, suspicion.clamp_min(self.doubt), suspicion)
         suspicion = torch.where(suspicion >= self.doubt, suspicion, 0.0)
-        return suspicion.maximum(torch.where(agreement >= self.agreement, agreement, 0.0)) * TIER + now
+        suspicion = suspicion.maximum(torch.where(agreement >= self.agreement, agreement, 0.0))
+        enough = torch.tensor([p.left_out >= self.patience for p in past]) & (now < LIMIT)
+        return torch.where(enough, 0.0, suspicion) * TIER + now
 
 
 @dataclass
@@ -140,15 +151,18 @@ class _Past:
     pull: Tensor
     suspicion: float
     rounds: int
+    left_out: int
 
     @staticmethod
     def of(client: int, memory: Memory, stack: Stack) -> _Past:
-        suspicion, rounds = memory.get("reputation", client, torch.zeros(2, dtype=torch.float64)).tolist()
-        return _Past(known_direction(memory, client, stack, "reputation_atm"), suspicion, int(rounds))
+        suspicion, rounds, left_out = memory.get("reputation", client, torch.zeros(3, dtype=torch.float64)).tolist()
+        return _Past(known_direction(memory, client, stack, "reputation_atm"), suspicion, int(rounds), int(left_out))
 
     def keep(self, client: int, memory: Memory) -> None:
         memory.put("direction", client, self.pull)
-        memory.put("reputation", client, torch.tensor([self.suspicion, self.rounds], dtype=torch.float64))
+        memory.put(
+            "reputation", client, torch.tensor([self.suspicion, self.rounds, self.left_out], dtype=torch.float64)
+        )
 
     def steadiness(self, beta: float) -> float:
         """The mean cosine between different rounds; 0 as long as there is but one."""

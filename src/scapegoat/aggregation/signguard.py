@@ -13,6 +13,7 @@ from scapegoat.aggregation.norm_clipping import clipped, median_of
 from scapegoat.combining.clustering import largest_by_mean_shift
 from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, check_several, register
 from scapegoat.combining.stack import screened
+from scapegoat.devices import host
 
 
 @screened()
@@ -49,12 +50,12 @@ def signguard(
 
 def sign_shares(stack: Stack, chosen: Tensor) -> Tensor:
     """Shares of positive, zero and negative numbers [n, 3] among each row's chosen coordinates."""
-    rows = []
+    counts, there = [], chosen.to(stack.device)
     for row in stack.rows:
-        part = row[chosen]
-        positive, negative = int((part > 0).sum()), int((part < 0).sum())
-        rows.append([positive, len(chosen) - positive - negative, negative])
-    return torch.tensor(rows, dtype=torch.float64) / max(len(chosen), 1)
+        part = row[there]
+        counts.append(torch.stack([(part > 0).sum(), (part < 0).sum()]))
+    positive, negative = host(torch.stack(counts)).double().unbind(1)
+    return torch.stack([positive, len(chosen) - positive - negative, negative], 1) / max(len(chosen), 1)
 
 
 @register("signguard")

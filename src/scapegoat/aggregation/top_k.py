@@ -28,7 +28,7 @@ def top_k(stack: Stack, fraction: float = 0.5) -> Aggregate:
     >>> top_k(updates[4:] + torch.tensor([1.0, 0.0]), fraction=0.5).update.tolist()
     [0.0, 9.0]
     """
-    total, scratch = torch.zeros(stack.d), torch.empty(stack.d)
+    total, scratch = torch.zeros(stack.d, device=stack.device), torch.empty(stack.d, device=stack.device)
     for i, row in enumerate(stack.rows):
         factor = 1.0 if stack.scale is None else float(stack.scale[i])
         add_largest(total, row, fraction, factor / len(stack), scratch)
@@ -41,6 +41,10 @@ def add_largest(total: Tensor, row: Tensor, fraction: float, factor: float, scra
     k = min(d, math.ceil(fraction * d - 1e-9))
     if k == d:
         total.add_(row, alpha=factor)
+        return
+    if row.device.type != "cpu":
+        largest = row.abs().argsort(descending=True, stable=True)[:k]
+        total.index_add_(0, largest, row[largest], alpha=factor)
         return
     # The k-th largest magnitude by selection, not by a sort, in place.
     torch.abs(row, out=scratch).numpy().partition(d - k)
@@ -72,7 +76,8 @@ class TopK(Transform):
 
     def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
         """The rows with zeros in place of their smaller coordinates."""
-        rows, scratch = torch.zeros(len(stack), stack.d), torch.empty(stack.d)
+        rows = torch.zeros(len(stack), stack.d, device=stack.device)
+        scratch = torch.empty(stack.d, device=stack.device)
         for i, row in enumerate(stack.rows):
             add_largest(rows[i], row, self.fraction, 1.0 if stack.scale is None else float(stack.scale[i]), scratch)
         return stack.holding(rows), {"fraction": self.fraction}

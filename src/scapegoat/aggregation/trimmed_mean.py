@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-from scapegoat.combining.rule import (
-    Aggregate,
-    AggregationContext,
-    Rule,
-    Stack,
-    Trim,
-    check_trim,
-    register,
-    trim_count,
-)
+from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, Trim, check_trim, register, trim_count
 from scapegoat.combining.sorting_network import middle_mean
 from scapegoat.combining.stack import screened
 

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, WithJsonSchema, field_validator
 
 from scapegoat import aggregation
 from scapegoat.crafting.black_box import aim
-from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
+from scapegoat.crafting.contract import Attack, AttackerView, Crafted, Held, register
 from scapegoat.crafting.measures import Floats
 from scapegoat.crafting.sending import Peers, finished, inner, to_scale
 
@@ -28,8 +28,8 @@ class Adaptive(Attack):
     told_trim = True
 
     steps: Annotated[int, Field(ge=1)] = 50
-    """Steps of Algorithm 3 at the most."""
-    target_rule: Any = None
+    """The most steps of Algorithm 3."""
+    target_rule: Annotated[Any, WithJsonSchema({"allowed": "a defense, or null"})] = None
     """A defense, as the spec writes it, that the attack is aimed at by trying a copy of it; none: ATM."""
     evaluations: Annotated[int, Field(ge=4)] = 24
     """Times per round that the copy of `target_rule` is tried."""
@@ -38,6 +38,10 @@ class Adaptive(Attack):
     @classmethod
     def _known_rule(cls, value: Any) -> Any:
         return None if value is None else aggregation.parse(value).canonical()
+
+    def reads(self, held: Held) -> bool:
+        """A copy of a rule is given all updates in float32."""
+        return held == "float32" or self.target_rule is None
 
     def craft(self, view: AttackerView) -> Crafted:
         """The wrong-label gradient, moved among the peers."""
@@ -50,7 +54,7 @@ class Adaptive(Attack):
         if not np.isfinite(whole).all():
             return finished(view, peers, torch.zeros_like(attack), {"diverged": 1.0})
         weights, steps, evades = evade_atm(whole, 1 if view.trim is None else view.trim, view.senders, self.steps)
-        update = (torch.from_numpy(weights[:-1]).float() @ peers.rows).add_(attack, alpha=float(weights[-1]))
+        update = peers.weighted(weights[:-1]).add_(attack, alpha=float(weights[-1]))
         notes = {"steps": float(steps), "evades": float(evades), "attack_weight": float(weights[-1])}
         if self.target_rule is not None:
             aimed = aim(view, peers, attack, aggregation.parse(self.target_rule), self.evaluations, update)

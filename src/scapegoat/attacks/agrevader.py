@@ -17,6 +17,7 @@ class AGREvader(Attack):
     the mask gradient is sent.
     """
 
+    takes_bfloat16 = True
     least_peers = 2
 
     def craft(self, view: AttackerView) -> Crafted:

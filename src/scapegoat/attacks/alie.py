@@ -28,6 +28,7 @@ class ALittleIsEnough(Attack):
     For comparison: what a rule made against poisoning does with an attack of its own kind.
     """
 
+    takes_bfloat16 = True
     least_peers = 2
 
     z: Annotated[float, Field(ge=0, le=100)] | None = None
@@ -39,5 +40,5 @@ class ALittleIsEnough(Attack):
         if not len(peers):
             return Crafted(view.honest())
         z = largest_z(len(peers) + view.senders, view.senders) if self.z is None else self.z
-        update = peers.rows.mean(0) - z * peers.rows.std(0, correction=0)
+        update = peers.mean() - z * peers.spread()
         return finished(view, peers, update, {"z": z})

@@ -18,6 +18,7 @@ class Blend(Attack):
     client's mini-batch, and hides the other part from rules that rank by direction.
     """
 
+    takes_bfloat16 = True
     uses_peers = False
 
     share: Annotated[float, Field(ge=0, le=1)] = 0.5

@@ -17,7 +17,7 @@ class Colluders(Around):
     """The attacker's m clients of a round share the inner attack instead of sending the same update m times.
 
     With `load: targets` each poisons for its own m-th of the targets; with `load: turns` one of them poisons for all of
-    the targets, a different one every round, and the others train honestly. Who is alone does all of the work.
+    the targets, a different one every round, and the others train honestly. A single one does all of the work.
     """
 
     load: Literal["targets", "turns"] = "targets"
@@ -61,6 +61,6 @@ def _alone(view: AttackerView, place: int) -> AttackerView:
 
 def _share(view: AttackerView, place: int) -> AttackerView:
     """The view of one of them with every m-th target, from its own place on."""
-    mine = torch.arange(place % len(view.targets), len(view.targets), view.senders)
+    mine = torch.arange(place % len(view.targets), len(view.targets), view.senders, device=view.wrong_labels.device)
     targets = Samples(*view.targets.take(mine))
     return replace(_alone(view, place), targets=targets, wrong_labels=view.wrong_labels[mine])

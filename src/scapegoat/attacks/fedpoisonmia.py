@@ -27,6 +27,7 @@ class FedPoisonMIA(Attack):
     scale than gradients. With fewer than two peers there is no bound: the gradient of all mask samples is sent.
     """
 
+    takes_bfloat16 = True
     least_peers = 2
     per_sample = True
 

@@ -29,7 +29,8 @@ class FewTargets(Around):
         """The inner attack on the targets whose turn it is."""
         groups = -(-len(view.targets) // self.few)
         turn = view.round // self.stint % groups if self.stint else 0
-        aimed = torch.arange(turn * self.few, min((turn + 1) * self.few, len(view.targets)))
+        last = min((turn + 1) * self.few, len(view.targets))
+        aimed = torch.arange(turn * self.few, last, device=view.wrong_labels.device)
         targets = Samples(*view.targets.take(aimed))
         return self.poison.craft(replace(view, targets=targets, wrong_labels=view.wrong_labels[aimed]))
 

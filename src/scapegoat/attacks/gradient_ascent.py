@@ -14,6 +14,7 @@ from scapegoat.crafting.sending import Peers, finished, to_scale
 class GradientAscent(Attack):
     """Sends minus the gradient of the targets with their true labels, times `scale`."""
 
+    takes_bfloat16 = True
     uses_peers = False
 
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0

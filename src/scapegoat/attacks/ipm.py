@@ -17,6 +17,7 @@ class InnerProductManipulation(Attack):
     For comparison: what a rule made against poisoning does with an attack of its own kind.
     """
 
+    takes_bfloat16 = True
     least_peers = 1
 
     scale: Annotated[float, Field(gt=0, le=1e6)] = 0.5
@@ -27,4 +28,4 @@ class InnerProductManipulation(Attack):
         peers = Peers.of(view)
         if not len(peers):
             return Crafted(view.honest())
-        return finished(view, peers, peers.rows.mean(0) * -self.scale, {"scale": self.scale})
+        return finished(view, peers, peers.mean() * -self.scale, {"scale": self.scale})

@@ -31,6 +31,7 @@ class Mimic(Attack):
     It hurts accuracy where clients' data differ, not privacy. For comparison.
     """
 
+    takes_bfloat16 = True
     least_peers = 1
 
     peer: Annotated[int, Field(ge=0)] | None = None

@@ -9,7 +9,9 @@ from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
 class Passive(Attack):
     """Sends what honest clients with the mask data would send, and only observes the global model."""
 
+    takes_bfloat16 = True
     uses_peers = False
+    looks = False
 
     def craft(self, view: AttackerView) -> Crafted:
         """The honest updates."""

@@ -6,7 +6,7 @@ import math
 from typing import Annotated, Any
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field, WithJsonSchema, field_validator
 
 from scapegoat import aggregation
 from scapegoat.crafting.black_box import Copy, aim
@@ -23,13 +23,15 @@ class Shadow(Attack):
 
     Like `adaptive` with a `target_rule`, but the copy knows the past. The candidate that moves the copy's output
     farthest along the wrong-label gradient is sent; as long as the copy would keep none, the mean of the peers, by
-    which a reputation is mended soonest. It is granted whose update is whose, never the memory of the real rule. With
+    which a reputation recovers soonest. It is granted whose update is whose, never the memory of the real rule. With
     full knowledge and a synchronous schedule the copy is exact, but for rounds in which none of its clients was picked.
     """
 
     told_clients = True
 
-    target_rule: Any = Field("reputation_atm", validate_default=True)
+    target_rule: Annotated[Any, WithJsonSchema({"allowed": "a defense"})] = Field(
+        "reputation_atm", validate_default=True
+    )
     """The defense that it is aimed at, as the spec writes it."""
     evaluations: Annotated[int, Field(ge=4)] = 24
     """Times per round that the copy is tried."""
@@ -52,7 +54,7 @@ class Shadow(Attack):
         if aimed is None:
             return finished(view, peers, known, {"unbounded": 1.0})
         # What is left out moves nothing and costs reputation.
-        update = aimed.update if aimed.kept else peers.rows.mean(0)
+        update = aimed.update if aimed.kept else peers.mean()
         notes = {"strength": aimed.strength if aimed.kept else 0.0, "gain": aimed.gain, "kept_by_copy": aimed.kept}
         crafted = finished(view, peers, update, notes)
         for key in [key for key in view.memory if key.startswith(_KEPT)]:

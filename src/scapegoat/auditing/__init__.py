@@ -4,9 +4,9 @@ found = audit(data="hospital", attacks=["passive", "fedpoisonmia"], defenses=["f
 found.verdict.text, found.save("report.html")
 """
 
-from scapegoat.auditing.auditor import audit, budget_of, execute_plan
+from scapegoat.auditing.auditor import audit, budget_of, execute_cells
+from scapegoat.auditing.cells import ATTACKS, DEFENSES, ROUNDS, audit_specs
 from scapegoat.auditing.outcome import Audit
-from scapegoat.auditing.planning import ATTACKS, DEFENSES, ROUNDS, plan
 from scapegoat.auditing.policy import Policy, read_policy
 
 __all__ = [
@@ -17,7 +17,7 @@ __all__ = [
     "Policy",
     "audit",
     "budget_of",
-    "execute_plan",
-    "plan",
+    "execute_cells",
+    "audit_specs",
     "read_policy",
 ]

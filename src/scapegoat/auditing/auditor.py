@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.auditing import elimination
+from scapegoat.auditing.cells import audit_specs
 from scapegoat.auditing.elimination import LeftOut
 from scapegoat.auditing.outcome import Audit
 from scapegoat.auditing.planner import BUDGET, Planner
-from scapegoat.auditing.planning import plan
 from scapegoat.auditing.user_input import Data, Model
 from scapegoat.errors import InputError, RunError, StorageError
 from scapegoat.experiments import RunStore, Spec
 from scapegoat.experiments.executors import Event, Failure, Outcome, cores, execute, named
+from scapegoat.experiments.notebooks import notebook_progress
 from scapegoat.experiments.references import reference_specs, with_references
 from scapegoat.experiments.run import Result, prepare
 from scapegoat.experiments.spec import describe
@@ -40,6 +41,7 @@ def audit(
     out: str | Path | None = None,
     root: str | Path | None = None,
     references: int = 0,
+    rehearse: bool = False,
     accuracy_cost: float | None = None,
     search: bool | None = None,
     jobs: int | None = None,
@@ -64,12 +66,14 @@ def audit(
     out: folder in which finished runs are kept and never computed twice.
     root: folder with data sets.
     references: reference federations per seed, for the scores that compare with them.
+    rehearse: whether each cell has references of its own, under its attack and rule, as an attacker could train them;
+        by default all cells of a seed share those of merely watching under plain averaging.
     accuracy_cost: test accuracy that the plan may cost (0.03). A plan is searched where attacks and defenses are left
         to the audit, or this is given.
-    search: whether to search a plan, outright.
+    search: whether to search for a plan, whatever the rest says.
     jobs: runs at once; by default one per core.
     title, command: what the page is headed, and says how it was made.
-    on_event: told of every start, round and end.
+    on_event: told of every start, round and end; without it a notebook shows a line of progress.
 
     Returns
     -------
@@ -88,7 +92,7 @@ def audit(
     """
     with tempfile.TemporaryDirectory(prefix="scapegoat-") as scratch:
         folder = Path(scratch) if out is None else Path(out)
-        specs = plan(
+        specs = audit_specs(
             model=model,
             data=data,
             task=task,
@@ -106,18 +110,21 @@ def audit(
             out=folder,
             root=root,
         )
-        return execute_plan(
-            specs,
-            folder,
-            root=root,
-            references=references,
-            eliminate=attacks is None and defenses is None,
-            accuracy_cost=budget_of(accuracy_cost, search, attacks is None and defenses is None),
-            jobs=jobs,
-            title=title,
-            command=command,
-            on_event=on_event,
-        )
+        with notebook_progress() as line:
+            return execute_cells(
+                specs,
+                folder,
+                root=root,
+                references=references,
+                rehearse=rehearse,
+                eliminate=attacks is None and defenses is None,
+                accuracy_cost=budget_of(accuracy_cost, search, attacks is None and defenses is None),
+                jobs=jobs,
+                title=title,
+                command=command,
+                on_event=line.take if line is not None and on_event is None else on_event,
+                on_plan=line.expect if line is not None else None,
+            )
 
 
 def budget_of(accuracy_cost: float | None, search: bool | None, left_to_us: bool) -> float | None:
@@ -128,16 +135,18 @@ def budget_of(accuracy_cost: float | None, search: bool | None, left_to_us: bool
     return (BUDGET if accuracy_cost is None else accuracy_cost) if wanted else None
 
 
-def execute_plan(
+def execute_cells(
     specs: Sequence[Spec],
     out: str | Path,
     *,
     root: str | Path | None = None,
     references: int = 0,
+    rehearse: bool = False,
     eliminate: bool = False,
     accuracy_cost: float | None = None,
     jobs: int | None = None,
     ray: str | None = None,
+    gpus_per_run: float = 1.0,
     title: str = "",
     command: str = "",
     on_event: Callable[[Event], None] | None = None,
@@ -147,29 +156,33 @@ def execute_plan(
 
     Parameters
     ----------
-    specs: the plan.
+    specs: the runs, as `audit_specs` makes them.
     out: folder of the runs.
     references: reference federations per seed, shared by all cells of the seed.
+    rehearse: references per cell instead, under its own attack and rule.
     eliminate: whether rules that leak as much as plain averaging are dropped after a first stage.
     accuracy_cost: the test accuracy that a plan may cost; None searches no plan.
+    gpus_per_run: the share of an accelerator that a run on one has.
     on_plan: told how many runs there will be, and whether that is certain.
     """
     # Data, splits and model are tried once here, so that what is wrong with them is said before workers start.
     prepare(specs[0], root)
     if references < 0:
         raise InputError(f"references: {references} is not allowed (0 or more)")
+    if rehearse and not references:
+        raise InputError("rehearse: there are no references to rehearse in; give their number (--references 16)")
     planned = named(specs, root)
-    of_seed = {spec.seed: spec for spec in planned.values()}
-    helpers = {seed: _references(spec, references, root) for seed, spec in of_seed.items()}
-    extra = {name: spec for found in helpers.values() for name, spec in found.items()}
+    helpers = _references(planned, references, rehearse, root)
+    # Rehearsals are many: those of cells that are eliminated are not computed.
+    extra = {} if rehearse else {name: spec for found in helpers.values() for name, spec in found.items()}
     store = RunStore(out)
     workers = 1 if specs[0].model.in_process else min(cores() if jobs is None else jobs, len(planned) + len(extra))
     outcome = Outcome()
 
     def go(runs: Iterable[Spec]) -> None:
-        found = execute(runs, store, root=root, jobs=workers, ray=ray, on_event=on_event)
+        found = execute(runs, store, root=root, jobs=workers, ray=ray, gpus_per_run=gpus_per_run, on_event=on_event)
         if found.stopped:
-            raise StorageError(f"audit: {found.stopped}; the same audit goes on once that is mended")
+            raise StorageError(f"audit: {found.stopped}; the same audit goes on once that is fixed")
         outcome.summaries.update(found.summaries)
         outcome.failures.update(found.failures)
 
@@ -188,6 +201,10 @@ def execute_plan(
         chosen, left_out = planned, []
         announce(len(planned), True)
         go([*planned.values(), *beside.values()])
+    rehearsals = {name: spec for cell in chosen for name, spec in helpers[cell].items()} if rehearse else {}
+    if rehearsals:
+        announce(len(chosen) + len(rehearsals), True)
+        go(rehearsals.values())
     found = None if planner is None else planner.find(chosen.values())
     results = _collected(chosen, store, outcome, helpers)
     return Audit(
@@ -202,9 +219,18 @@ def execute_plan(
     )
 
 
-def _references(spec: Spec, count: int, root: str | Path | None) -> dict[str, Spec]:
-    """The reference federations of a cell by name; they are those of every cell of its seed."""
-    return named(reference_specs(spec, count), root) if count else {}
+def _references(
+    planned: Mapping[str, Spec], count: int, rehearse: bool, root: str | Path | None
+) -> dict[str, dict[str, Spec]]:
+    """Of each planned run its reference federations by name; all of a seed have the same, unless they rehearse."""
+    if not count:
+        return {name: {} for name in planned}
+    if rehearse:
+        own = {n: reference_specs(spec, count, attack="same", defense="same") for n, spec in planned.items()}
+        return {name: named(specs, root) for name, specs in own.items()}
+    of_seed = {spec.seed: spec for spec in planned.values()}
+    shared = {seed: named(reference_specs(spec, count), root) for seed, spec in of_seed.items()}
+    return {name: shared[spec.seed] for name, spec in planned.items()}
 
 
 def _by_elimination(
@@ -251,14 +277,14 @@ def _collected(
     chosen: Mapping[str, Spec],
     store: RunStore,
     outcome: Outcome,
-    helpers: Mapping[int, Mapping[str, Spec]],
+    helpers: Mapping[str, Mapping[str, Spec]],
 ) -> list[Result]:
     """The finished runs, with the scores of their references; what cannot be read becomes a failure."""
     results = []
     for name, spec in chosen.items():
         if name not in outcome.summaries:
             continue
-        there = [helper for key, helper in helpers.get(spec.seed, {}).items() if key in outcome.summaries]
+        there = [helper for key, helper in helpers[name].items() if key in outcome.summaries]
         try:
             helped, targets = with_references(store, name, there) if there else ({}, store.targets(name))
             summary = {**outcome.summaries[name], **helped}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from scapegoat.attacks import registry as attacks
-from scapegoat.auditing.planning import SHARED_BY_ATTACKS
+from scapegoat.auditing.cells import SHARED_BY_ATTACKS
 from scapegoat.errors import InputError
 from scapegoat.experiments import Spec, parse
 from scapegoat.experiments.executors import named
@@ -19,10 +19,22 @@ from scapegoat.experiments.run import prepare
 WATCHING = "passive"
 DECAYS = (0.002, 0.005, 0.01)
 """Rates of weight decay that are tried: the server's alone, at no cost in time."""
+COOLING = {"name": "cooling"}
+"""Goes with every decay: without it the figures of a round are luck, since the model never comes to rest."""
 PRIVATE = {"name": "dp_sgd", "clip": 1.0, "noise": 0.2}
-"""Tried under plain averaging alone: it asks something of every client."""
-KNOWING: dict[str, dict[str, Any]] = {"sleeper": {}, "alternating": {"inner": {"name": "blend"}}, "shadow": {}}
-"""Attacks that know the rule, with their options; a plan on anything but plain averaging must stand them as well."""
+"""Tried under averaging alone: it asks something of every client."""
+BOUNDED = {"name": "norm_clipping"}
+"""What a plan averages with: under plain averaging one update of any length is the whole of the step, and an attacker
+that knows it sends one."""
+KNOWING: dict[str, dict[str, Any]] = {
+    "gradient_ascent": {},
+    "sleeper": {},
+    "alternating": {"inner": {"name": "blend"}},
+    "shadow": {},
+}
+"""What a plan must stand beside the audit's own attacks, with options: blunt ones, and those that know the rule."""
+BLUNT = "gradient_ascent"
+"""The attack that finds out early which settings a hostile client can ruin."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,7 @@ class Candidate:
 
     def trained(self, rounds: int) -> Candidate:
         """The same for so many rounds."""
-        return Candidate(self.rule, self.protect, rounds)
+        return replace(self, rounds=rounds)
 
 
 class Bench:
@@ -49,6 +61,9 @@ class Bench:
         self._made: dict[tuple[Candidate, str, int], tuple[str, Spec]] = {}
         rules = {_text(spec.defense.canonical()): spec.defense.name for spec in planned}
         self.plain = next((rule for rule, name in rules.items() if name == plain), next(iter(rules)))
+        self.bounded = (
+            _text(parse({"defense": BOUNDED}).defense.canonical()) if rules[self.plain] == plain else self.plain
+        )
         self.today = Candidate(self.plain, self._protect(), planned[0].federation.rounds)
 
     def _protect(self, *added: Mapping[str, Any]) -> str:
@@ -58,17 +73,20 @@ class Bench:
     def of_rule(self, rule: str) -> list[Candidate]:
         """The protections that are tried with a rule beside its own setting, mildest first."""
         have = {str(p["name"]) for p in json.loads(self.today.protect)}
-        tried: list[dict[str, Any]] = []
+        cooling = [] if "cooling" in have else [COOLING]
+        tried: list[list[dict[str, Any]]] = []
         if "weight_decay" not in have:
-            tried += [{"name": "weight_decay", "rate": rate} for rate in DECAYS]
-        if rule == self.plain and "dp_sgd" not in have and importlib.util.find_spec("dp_accounting") is not None:
-            tried.append(PRIVATE)
-        found = [Candidate(rule, self._protect(protection), self.today.rounds) for protection in tried]
+            tried += [[{"name": "weight_decay", "rate": rate}, *cooling] for rate in DECAYS]
+        elif cooling:
+            tried.append(cooling)
+        if rule == self.bounded and "dp_sgd" not in have and importlib.util.find_spec("dp_accounting") is not None:
+            tried.append([PRIVATE])
+        found = [Candidate(rule, self._protect(*added), self.today.rounds) for added in tried]
         return [candidate for candidate in found if self._fits(candidate)]
 
     def _fits(self, candidate: Candidate) -> bool:
-        """Whether the model, and what else protects it, allow it; weight decay fits everything."""
-        if all(p["name"] == "weight_decay" for p in json.loads(candidate.protect)):
+        """Whether the model, and what else protects it, allow it; weight decay and cooling fit everything."""
+        if all(p["name"] in ("weight_decay", "cooling") for p in json.loads(candidate.protect)):
             return True
         try:
             prepare(self.spec(candidate, WATCHING), self._root)
@@ -77,9 +95,9 @@ class Bench:
         return True
 
     def attacks(self, candidate: Candidate) -> list[str]:
-        """Every attack that a plan must stand: the audit's, and those that know the rule where it is not plain."""
+        """Every attack that a candidate must stand: the audit's, and more if it is not today's setting."""
         known = {name for name, _ in attacks.classes()}
-        more = [a for a in KNOWING if a in known and a not in self._attacks] if candidate.rule != self.plain else []
+        more = [a for a in KNOWING if a in known and a not in self._attacks] if candidate != self.today else []
         watching = [] if WATCHING in self._attacks else [WATCHING]
         return [*watching, *self._attacks, *more]
 

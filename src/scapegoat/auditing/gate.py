@@ -242,8 +242,7 @@ def _shown(run: Result, runs: int) -> float | None:
     if not scores:
         return float(bound)
     member = run.targets["member"].to_numpy(zero_copy_only=False)
-    confidence = 1 - (1 - epsilon.CONFIDENCE) / (len(scores) * runs)
-    return max(epsilon.one_run(values, member, confidence=confidence).epsilon for values in scores)
+    return epsilon.over_runs([(scores, member)], confidence=1 - (1 - epsilon.CONFIDENCE) / runs)
 
 
 def _check(policy: Policy, key: str, rule: str, cells: Mapping[str, _Figure], limit: float) -> Check:

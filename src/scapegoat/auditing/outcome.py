@@ -21,12 +21,23 @@ from scapegoat.report.planned import Plan
 
 @dataclass(frozen=True, repr=False)
 class Audit(Shown):
-    """What an audit found. In a notebook it shows itself."""
+    """What an audit found. In a notebook it shows itself.
+
+    Examples
+    --------
+    >>> found = Audit(results=())
+    >>> found.attacks, len(found.results), found.plan is None
+    ((), 0, True)
+    """
 
     results: tuple[Result, ...]
+    """The finished runs, one per attack, defense and seed."""
     failures: tuple[Failure, ...] = ()
+    """Runs that ended in an error, with the reason."""
     command: str = ""
+    """What the page says it was made with."""
     title: str = ""
+    """Heading of the page."""
     left_out: tuple[LeftOut, ...] = ()
     """Runs of rules that were eliminated early."""
     references: int = 0
@@ -43,7 +54,11 @@ class Audit(Shown):
         if not self._page:
             # A reference federation is no cell: it has a place in the scores of others.
             failures = [failure for failure in self.failures if not failure.spec.evaluation.reference]
-            missing = {(run.spec.attack.name, describe(run.spec.defense)): run.reason for run in self.left_out}
+            # A cell has room for who eliminated the rule; the notes say by what figures.
+            missing = {
+                (run.spec.attack.name, describe(run.spec.defense)): run.reason.partition(":")[0]
+                for run in self.left_out
+            }
             page = report.build([*self.results, *failures], title=self.title, command=self.command, missing=missing)
             self._page.append(replace(page, notes=(*page.notes, *self.notes), plan=self.plan))
         return self._page[0]
@@ -58,6 +73,14 @@ class Audit(Shown):
             notes.append(
                 f"No reference federations: the scores that compare with them ({scores}) were not tried. They can find "
                 "members that others miss, above all at low false positive rates; --references 16 adds them."
+            )
+        unfit = [r for r in self.results if "references_reason" in r.summary["membership"]]
+        if unfit:
+            cells = dict.fromkeys(f"{r.spec.attack.name} against {describe(r.spec.defense)}" for r in unfit)
+            notes.append(
+                f"The reference federations do not fit {', '.join(cells)}: there the attack, not the record, decides "
+                "the margins, and scores that compare with references were left out. --rehearse trains references "
+                "under the same attack and rule."
             )
         return tuple(notes)
 

@@ -13,6 +13,7 @@ from scapegoat.integrations.shared.names import class_name
 from scapegoat.protections import registry as protections
 from scapegoat.report.measures import ATTACK_NAMES, interval
 from scapegoat.report.planned import Option
+from scapegoat.report.wording import compared
 
 STILL_TOLD = 0.6
 """From this AUC on the plan is said to leave something."""
@@ -28,7 +29,8 @@ def headline(today: Option, chosen: Option) -> str:
     if chosen.rule != today.rule:
         steps.append(f"aggregate with {chosen.rule_label}")
     added = [p for p in chosen.protect if p not in today.protect]
-    steps += [f"protect training with {_said(p)}" for p in added]
+    if added:
+        steps.append(f"protect training with {' and '.join(map(_said, added))}")
     if chosen.rounds != today.rounds:
         steps.append(f"stop after {chosen.rounds} rounds instead of {today.rounds}")
     text = ", ".join(steps[:-1]) + (" and " if len(steps) > 1 else "") + steps[-1]
@@ -63,7 +65,7 @@ def _told(option: Option) -> str:
     shown = interval(option.leakage)
     attack = ATTACK_NAMES.get(option.attack, option.attack)
     return (
-        f"{attack} tells a member from a stranger in {round(100 * option.leakage.value)} of 100 comparisons "
+        f"{attack} tells a member from a stranger in {compared(option.leakage.value)} "
         f"(AUC {option.leakage.value:.2f}{' ' + shown if shown else ''})"
     )
 
@@ -84,10 +86,10 @@ def _said(written: Mapping[str, Any]) -> str:
 
 
 def _changed(written: Mapping[str, Any]) -> dict[str, Any]:
-    """A protection's options that matter to a reader: those that are not its defaults, and the first in any case."""
+    """A protection's options that matter to a reader: those that are not its defaults, and the first unless it is 0."""
     usual = protections.get(str(written["name"])).canonical()
     options = {key: value for key, value in written.items() if key != "name"}
-    return {k: v for i, (k, v) in enumerate(options.items()) if i == 0 or v != usual.get(k)}
+    return {k: v for i, (k, v) in enumerate(options.items()) if (i == 0 and v) or v != usual.get(k)}
 
 
 def lines(option: Option, spec: Spec) -> dict[str, str]:
@@ -124,10 +126,13 @@ def _server_text(option: Option, spec: Spec) -> str:
     if decay is not None:
         changed = {"rate": decay["rate"]} | ({"decoupled": True} if decay.get("decoupled") else {})
         arguments.append(f"weight_decay={changed!r}" if len(changed) > 1 else f"weight_decay={decay['rate']!r}")
+    cooling = next((p for p in option.protect if p["name"] == "cooling"), None)
+    if cooling is not None:
+        arguments.append(f"cooling={_changed(cooling) or True!r}")
     federation = spec.federation
     arguments.append(f"fraction_train={federation.fraction!r}")
     comment = ""
-    if federation.local.name == "gradient":
+    if federation.local.sends == "gradient":
         server = federation.server.model_dump(mode="json", exclude_defaults=False)
         shown = {key: server[key] for key in ("optimizer", "lr")}
         arguments += ['replies="updates"', f"server_optimizer={shown!r}"]

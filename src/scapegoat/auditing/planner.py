@@ -53,9 +53,10 @@ class Planner:
 
     def expected(self) -> int:
         """About how many runs the search adds to the matrix."""
-        offered = len(self._bench.of_rule(self._bench.plain))
-        attacks = len(self._bench.attacks(self._bench.today))
-        return 2 * offered + offered + 2 * attacks
+        bench = self._bench
+        offered = bench.of_rule(bench.bounded)
+        attacks = len(bench.attacks(offered[0] if offered else bench.today))
+        return 3 * len(offered) + 2 * attacks
 
     def find(self, chosen: Iterable[Spec]) -> Plan | None:
         """The plan; `chosen` are the matrix's runs that count. None if today's setting has no run to start from."""
@@ -95,13 +96,13 @@ class Planner:
         return tuple(found)
 
     def _rules(self, chosen: Iterable[Spec]) -> list[str]:
-        """Plain averaging, and the one other rule that leaks least to its worst attack."""
+        """Averaging, and the one other rule that leaks least to its worst attack."""
         bench, search = self._bench, self._search
-        others = {rule_text(spec) for spec in chosen} - {bench.plain}
+        others = {rule_text(spec) for spec in chosen} - {bench.plain, bench.bounded}
         bare = [Candidate(rule, bench.today.protect, bench.today.rounds) for rule in sorted(others)]
         met = [c for c in bare if self._look(bench.name(c, WATCHING)) is not None]
         best = sorted(met, key=lambda c: (search.leakage(c), c.rule))[:1]
-        return [bench.plain, *(c.rule for c in best)]
+        return [bench.bounded, *(c.rule for c in best)]
 
     def _look(self, name: str) -> Found | None:
         if name not in self._known and name in self._outcome.summaries:

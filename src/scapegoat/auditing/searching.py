@@ -1,10 +1,10 @@
 """The search for a plan: which rule, which protections, how many rounds, within a budget of test accuracy.
 
 Successive halving, the cheapest questions first. Every protection is watched (what does it cost, what does the model
-give away to anyone?); the better half of each rule meets the attack that is strongest on the rule; the best two of all,
-each stopped at its best round within the budget, meet all attacks, and more of them as long as the best has not met
-them all. A decision is made from the figures of finished runs alone, so that the same audit, stopped and started
-however often, decides alike and computes nothing twice.
+give away to anyone?); the better half of each rule meets the attack that is strongest on the rule, and a blunt one; the
+best of each rule, stopped at its best round within the budget, meets all attacks, and more of them as long as the best
+has not met them all. A decision is made from the figures of finished runs alone, so that the same audit, stopped and
+started however often, decides alike and computes nothing twice.
 """
 
 from __future__ import annotations
@@ -12,27 +12,31 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from scapegoat.auditing.candidates import WATCHING, Bench, Candidate
+from scapegoat.auditing.candidates import BLUNT, WATCHING, Bench, Candidate
 from scapegoat.experiments import Spec
 from scapegoat.membership.metrics import Estimate
 from scapegoat.protections import registry as protections
 
 AT_ONCE = 2
 """So many candidates get all attacks at a time: one per core."""
-MOST_COMPLETED = 4
+MOST_COMPLETED = 6
 """More are not given all attacks, even if the next might leak a little less."""
+CLOSE = 0.01
+"""What might leak less by no more than this, if no attack finds out more, is not worth all attacks."""
 GAIN = 0.02
 """What stopping early must gain in AUC, and a plan on today's setting: less may be chance."""
 SIMPLER = 0.005
-"""What a protection, or another rule than plain averaging, must gain in AUC to be worth its trouble; what asks
-something of every client, twice that."""
-TRADE = 0.25
+"""What protections by the server, or another rule than plain averaging, must gain in AUC to be worth their trouble;
+each that asks something of every client, twice that."""
+TRADE = 0.5
 """What a share of test accuracy counts in AUC within the budget: of settings that leak alike, the better model."""
+RUINED = 1.0
+"""What a share of test accuracy counts that an attack takes beyond twice the budget."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,9 @@ class Search:
         """Every candidate of which anything was computed, in the order of the search."""
 
     def opening(self) -> list[Spec]:
-        """What is computed in any case: today's setting and every protection under plain averaging, watched."""
+        """What is computed in any case: today's setting and every protection under averaging, watched."""
         bench = self._bench
-        return [bench.spec(c, WATCHING) for c in (bench.today, *bench.of_rule(bench.plain))]
+        return [bench.spec(c, WATCHING) for c in (bench.today, *bench.of_rule(bench.bounded))]
 
     def run(self, rules: Sequence[str]) -> Candidate:
         """Search among these rules, of which the matrix has the runs without protections; the recommended candidate."""
@@ -95,19 +99,25 @@ class Search:
         self._go(bench.spec(c, WATCHING) for found in offered.values() for c in found)
         second = []
         for rule, tried in offered.items():
-            bare = Candidate(rule, today.protect, today.rounds)
+            bare = today if rule == bench.bounded else replace(today, rule=rule)
             ranked = sorted(self._known(tried), key=self._rank)
             kept = ranked[: math.ceil(len(ranked) / 2)]
             strongest = self.strongest(bare)
-            second += [bench.spec(c, strongest) for c in kept]
+            second += [bench.spec(c, a) for c in kept for a in bench.attacks(c) if a in (strongest, BLUNT)]
             pool += [bare, *kept]
             self.met |= dict.fromkeys([bare, *tried])
         self._go(second)
-        entries = {c: c.trained(self.stop(c)) for c in self._known(pool)}
+        entries = {c: self._entry(c) for c in self._known(pool)}
         self.met |= dict.fromkeys(entries.values())
         best = self._complete(entries)
         # What is not clearly better than today's setting is not worth a change.
         return best if best != today and self.leakage(best) < self.leakage(today) - GAIN else today
+
+    def _entry(self, candidate: Candidate) -> Candidate:
+        """The candidate at its best round; what averages, and is not today's setting, bounds the updates."""
+        stopped = candidate.trained(self.stop(candidate))
+        plain = stopped.rule == self._bench.plain and stopped != self._bench.today
+        return replace(stopped, rule=self._bench.bounded) if plain else stopped
 
     def _complete(self, entries: Mapping[Candidate, Candidate]) -> Candidate:
         """Give all attacks to the best, as known so far, until the best has met them all."""
@@ -118,9 +128,12 @@ class Search:
             best = min(completed, key=lambda c: self._rank_stopped(c, entries))
             if not waiting or len(completed) > MOST_COMPLETED:
                 return best
-            if self._rank_stopped(best, entries) <= self._rank_stopped(waiting[0], entries):
+            unaffordable, leaks, _ = self._rank_stopped(waiting[0], entries)
+            if self._rank_stopped(best, entries) <= (unaffordable, leaks + CLOSE):
                 return best
-            batch = waiting[:AT_ONCE]
+            # Of several rules the best each: what one yields to, another may not.
+            firsts = list({c.rule: c for c in reversed(waiting)}.values())
+            batch = sorted(firsts, key=waiting.index)[:AT_ONCE]
             self._go(spec for c in batch for spec in self._bench.specs(c))
             completed += batch
 
@@ -155,7 +168,7 @@ class Search:
 
     def stop(self, candidate: Candidate) -> int:
         """The round after which it leaks least within the budget; all of them unless that gains `GAIN`."""
-        stops = self.stops(candidate)
+        stops = _without_spikes(self.stops(candidate))
         within = {r: stop.auc for r, stop in stops.items() if self._affordable(stop)}
         if not within or (candidate.rounds in within and min(within.values()) > within[candidate.rounds] - GAIN):
             return candidate.rounds
@@ -173,15 +186,20 @@ class Search:
 
     def _affordable(self, stop: Stopped) -> bool:
         """Within the budget while nobody attacks, and under attack within twice that, or no worse than today's."""
-        today = self._as_it_is(self._bench.today)
-        floor = min(today.attacked, today.test - 2 * self._budget)
+        floor = min(self._as_it_is(self._bench.today).attacked, self._expected_under_attack())
         return self._cost(stop.test) <= self._budget + 1e-9 and stop.attacked >= floor - 1e-9
+
+    def _expected_under_attack(self) -> float:
+        """The test accuracy that no attack should bring a plan below."""
+        return self._test(self._bench.today) - 2 * self._budget
 
     def _placed(self, candidate: Candidate, stop: Stopped) -> tuple[bool, float, float]:
         cost = self._cost(stop.test)
-        trouble = sum(2 if protections.cls(p["name"]).acts == "client" else 1 for p in json.loads(candidate.protect))
-        trouble += candidate.rule != self._bench.plain
-        return not self._affordable(stop), stop.auc + TRADE * cost + SIMPLER * trouble, cost
+        acting = [protections.cls(p["name"]).acts for p in json.loads(candidate.protect)]
+        trouble = 2 * acting.count("client") + ("server" in acting) + (candidate.rule != self._bench.plain)
+        ruined = max(0.0, self._expected_under_attack() - stop.attacked)
+        leaks = stop.auc + TRADE * cost + SIMPLER * trouble + RUINED * ruined
+        return not self._affordable(stop), leaks, cost
 
     def _rank_stopped(self, candidate: Candidate, entries: Mapping[Candidate, Candidate]) -> tuple[bool, float, float]:
         """The same for a candidate stopped early: by its own runs where it has any, else by the longer one's rounds."""
@@ -205,3 +223,13 @@ class Search:
 
     def _cost(self, test: float) -> float:
         return self._test(self._bench.today) - test
+
+
+def _without_spikes(stops: Mapping[int, Stopped]) -> dict[int, Stopped]:
+    """The same with each test accuracy as the median of its neighbours' and its own: one lucky round is no plan."""
+    rounds = sorted(stops)
+    found = dict(stops)
+    for before, r, after in zip(rounds, rounds[1:], rounds[2:], strict=False):
+        tests = sorted(stops[x].test for x in (before, r, after))
+        found[r] = stops[r]._replace(test=tests[1])
+    return found

@@ -25,7 +25,7 @@ def stated_model(model: Model) -> Any:
     if isinstance(model, str | Mapping):
         return model
     if not isinstance(model, nn.Module) and not callable(model):
-        raise InputError(f"model: a name, a module or a factory is expected, got {type(model).__name__}")
+        raise InputError(f"model: {type(model).__name__} is not allowed; it must be a name, a module or a factory")
     return models.given(model)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import re
 import sys
 
 import click
@@ -59,7 +60,12 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(error.exit_code) from None
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "scapegoat"
-        _stop(f"{error.format_message().rstrip('.')} (see `{path} --help`)", 2)
+        # Click and Typer both say what may have been meant.
+        message = re.sub(r"( Did you mean [^?]+\?)\1+", r"\1", error.format_message())
+        # Messages name settings as a spec does: data.label=NAME.
+        if setting := re.search(r"unexpected extra arguments? \(([a-z_.]+=\S*?)[ )]", message):
+            message += f", did you mean --set {setting[1]}?"
+        _stop(f"{message.rstrip('.')} (see `{path} --help`)", 2)
     except click.ClickException as error:
         _stop(error.format_message(), 2)
     except InputError as error:
@@ -80,6 +86,13 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(f"{error.filename or 'a file'}: {error.strerror or error}", 2)
     except MemoryError:
         _stop("not enough memory; make the federation, the model or the data smaller", 1)
+    except Exception as error:
+        from scapegoat.extending.explained import explained, in_user_code
+
+        # A mistake in a component of the user's own; one of ours keeps its traceback.
+        if not in_user_code(error):
+            raise
+        _stop(f"the run failed in code of yours: {explained(error)}", 1)
 
 
 def one_line(message: str) -> str:

@@ -16,7 +16,7 @@ import typer
 
 from scapegoat.cli._components import component
 from scapegoat.cli._folders import can_be_written
-from scapegoat.cli._options import PLUGIN
+from scapegoat.cli._options import DEVICE, GPUS_PER_RUN, PLUGIN, on_device
 from scapegoat.terminal import printable
 
 if TYPE_CHECKING:
@@ -40,24 +40,29 @@ def audit(
         None, "--task", help="classification, binary, multilabel or regression (default: found from the labels)."
     ),
     defense: list[str] = typer.Option(
-        [], "--defense", help="A rule (repeat for several); default: four of them, the worst left early."
+        [], "--defense", help="A rule (repeat for several); default: four, the worst dropped early."
     ),
     attack: list[str] = typer.Option([], "--attack", help="An attack (repeat for several); default: five."),
     clients: int | None = typer.Option(None, "--clients", help="Clients in the federation (10)."),
     malicious: int | None = typer.Option(None, "--malicious", help="Hostile ones among them (1)."),
     rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training (150)."),
-    seeds: int = typer.Option(1, "--seeds", help="Repeat every run with so many seeds."),
+    seeds: int = typer.Option(1, "--seeds", help="Runs of each cell, with different seeds."),
     references: int = typer.Option(0, "--references", help="Reference federations, for scores that compare with them."),
+    rehearse: bool = typer.Option(
+        False, "--rehearse", help="References per cell, under its own attack and rule, instead of shared ones."
+    ),
     accuracy_cost: float | None = typer.Option(
         None, "--accuracy-cost", help="Test accuracy that the plan may cost (0.03)."
     ),
     search: bool | None = typer.Option(
-        None, "--plan/--no-plan", help="Whether to search a plan (with all attacks and rules it is searched)."
+        None, "--plan/--no-plan", help="Whether to search for a plan (default: if no attack or rule is named)."
     ),
     set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Any other key of the spec."),
     policy: Path | None = typer.Option(None, "--policy", help="Limits to hold the figures against (exit code 3)."),
     junit: Path | None = typer.Option(None, "--junit", metavar="FILE", help="The policy's checks as JUnit XML."),
     sarif: Path | None = typer.Option(None, "--sarif", metavar="FILE", help="The policy's checks as SARIF 2.1.0."),
+    device: str | None = DEVICE,
+    gpus_per_run: float = GPUS_PER_RUN,
     plugin: list[str] = PLUGIN,
     out: Path = typer.Option(Path("audit"), "--out", help="Folder for the runs; finished ones are not computed twice."),
     report: Path = typer.Option(Path("report.html"), "--report", help="The report to write."),
@@ -91,7 +96,7 @@ def audit(
     defenses = [component(d) for d in defense] or (None if held is None else held.needed_defenses)
     search = True if search is None and held is not None and held.about_the_plan else search
     budget = auditing.budget_of(accuracy_cost, search, attacks is None and defenses is None)
-    specs = auditing.plan(
+    specs = auditing.audit_specs(
         model=model,
         data=data,
         task=None if task is None else component(task),
@@ -101,7 +106,7 @@ def audit(
         malicious=malicious,
         rounds=rounds,
         seeds=seeds,
-        overrides=set_,
+        overrides=[*set_, *on_device(device)],
         plugins=plugin,
         out=out,
         root=root,
@@ -109,15 +114,17 @@ def audit(
     _writable("--report", report)
     grid = _Grid(specs)
     with _live_table(grid, quiet=as_json) as on_event:
-        found = auditing.execute_plan(
+        found = auditing.execute_cells(
             specs,
             out,
             root=root,
             references=references,
+            rehearse=rehearse,
             eliminate=attacks is None and defenses is None,
             accuracy_cost=budget,
             jobs=jobs,
             ray=ray,
+            gpus_per_run=gpus_per_run,
             command=_command(),
             on_event=on_event,
             on_plan=grid.expect,
@@ -157,7 +164,7 @@ def _gate_files(
     from scapegoat.errors import InputError
 
     if policy is None and (junit or sarif):
-        raise InputError("--junit and --sarif: what they say is how a policy was kept; name it with --policy FILE")
+        raise InputError("--junit and --sarif report how a policy was met; name the policy with --policy FILE")
     from scapegoat.auditing import gate_files
 
     files: list[tuple[Callable[[Gate, Path], None], Path]] = []
@@ -184,7 +191,7 @@ class _Grid:
     """Attack by defense, filling in as runs finish: best-round accuracy over AUC."""
 
     def __init__(self, specs: list[Spec]) -> None:
-        from scapegoat.report.collect import SHARED_OPTIONS, labels_of
+        from scapegoat.report.pages import SHARED_OPTIONS, labels_of
 
         attacks = labels_of([s.attack.canonical() for s in specs], ignore=SHARED_OPTIONS)
         defenses = labels_of([s.defense.canonical() for s in specs])
@@ -196,7 +203,7 @@ class _Grid:
         self.total, self.done, self.certain = len(specs), 0, True
 
     def expect(self, count: int, certain: bool) -> None:
-        """So many runs there will be, or about so many."""
+        """How many runs there will be, or about how many."""
         self.total, self.certain = count, certain
 
     @property
@@ -289,7 +296,7 @@ def _described(spec: Spec) -> str:
 
 
 def _options(component: Any) -> list[str]:
-    return [f"{value:g}" for key, value in component.canonical().items() if isinstance(value, float)]
+    return [f"{value:g}" for key, value in component.canonical().items() if isinstance(value, float) and value]
 
 
 @contextlib.contextmanager

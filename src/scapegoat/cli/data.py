@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from scapegoat.data.files.inventory import Verdict
+    from scapegoat.data.files.inventory import Inspection
 
 data = typer.Typer(
     help="Data sets: where they are looked for, whether they are whole, taking files in, fetching them.",
@@ -58,11 +58,14 @@ def where(root: Path | None = ROOT, as_json: bool = JSON) -> None:
 
 @data.command()
 def check(
-    names: list[str] = typer.Argument(None, help="Data sets (or npz:PATH ...); all that were found if none is named."),
+    names: list[str] = typer.Argument(None),
     root: Path | None = ROOT,
     as_json: bool = JSON,
 ) -> None:
-    """Read data sets from start to end and compare them with what is published: counts, shapes, content."""
+    """Read data sets from start to end and compare them with what is published: counts, shapes, content.
+
+    NAMES are data sets, or files of your own (npz:PATH); without any, all that are found are checked.
+    """
     from scapegoat.data import roots
     from scapegoat.data.files import inventory
     from scapegoat.errors import DataError
@@ -72,66 +75,74 @@ def check(
     if not chosen:
         looked = ", ".join(map(str, searched))
         raise DataError(f"no data set was found in {looked}; `scapegoat data where` shows what is expected")
-    verdicts: list[inventory.Verdict] = []
+    inspections: list[inventory.Inspection] = []
     broken: list[str] = []
     for name in chosen:
         try:
-            verdict = inventory.check(name, searched)
+            inspection = inventory.check(name, searched)
         except DataError as error:
             if len(chosen) == 1:
                 raise
             broken.append(str(error))
             continue
-        verdicts.append(verdict)
+        inspections.append(inspection)
         if not as_json:
-            typer.echo(_sentence(verdict))
+            typer.echo(_sentence(inspection))
     if as_json:
-        typer.echo(json.dumps({"data": [v.to_json() for v in verdicts], "unreadable": broken}, indent=2))
-    problems = broken + [f"{v.name} is not whole: {', '.join(v.problems)} ({v.where})" for v in verdicts if v.problems]
+        typer.echo(json.dumps({"data": [v.to_json() for v in inspections], "unreadable": broken}, indent=2))
+    problems = broken + [
+        f"{v.name} is not whole: {', '.join(v.problems)} ({v.where})" for v in inspections if v.problems
+    ]
     if problems:
         raise DataError("; ".join(problems))
 
 
 @data.command("import")
 def import_(
-    name: str = typer.Argument(..., help="The data set."),
-    files: list[Path] = typer.Argument(..., help="Its file or files as published, or a folder that has them."),
+    name: str = typer.Argument(...),
+    files: list[Path] = typer.Argument(...),
     root: Path | None = ROOT,
 ) -> None:
-    """Check local files and copy them to where they are looked for; what is not as published is not copied."""
+    """Check local files and copy them to where they are looked for; what is not as published is not copied.
+
+    NAME is the data set, FILES its files as published, or a folder that has them.
+    """
     from scapegoat.data.files.import_files import import_files
 
-    copied, verdict = import_files(name, files, root)
+    copied, inspection = import_files(name, files, root)
     for path in copied:
         typer.echo(f"copied to {path}")
-    typer.echo(_sentence(verdict))
+    typer.echo(_sentence(inspection))
 
 
 @data.command()
 def fetch(
-    name: str = typer.Argument(..., help="The data set (location30)."),
+    name: str = typer.Argument(...),
     root: Path | None = ROOT,
     url: str | None = typer.Option(None, "--url", help="Another address of the same file; its checksum is verified."),
 ) -> None:
-    """Fetch a data set from its public home; only a file with the published checksum is kept."""
+    """Fetch a data set from its public home; only a file with the published checksum is kept.
+
+    NAME is the data set (location30).
+    """
     from scapegoat.data.files.fetch import fetch as get
 
     typer.echo(f"{name} is in {get(name, root, url)}")
 
 
-def _sentence(verdict: Verdict) -> str:
-    shape = " x ".join(str(n) for n in verdict.shape)
-    test = f", {verdict.test:,} of them for testing" if verdict.test else ""
+def _sentence(inspection: Inspection) -> str:
+    shape = " x ".join(str(n) for n in inspection.shape)
+    test = f", {inspection.test:,} of them for testing" if inspection.test else ""
     state = {
-        "whole": f"whole ({verdict.compared} as published)",
-        "not whole": "NOT WHOLE: " + ", ".join(verdict.problems),
+        "whole": f"whole ({inspection.compared} as published)",
+        "not whole": "NOT WHOLE: " + ", ".join(inspection.problems),
         "not verified": "readable, but not verified (no checksum is published for these files)",
         "generated": "generated",
-    }[verdict.state]
-    count = verdict.classes
+    }[inspection.state]
+    count = inspection.classes
     labels = {
         "classes": f"{count} classes",
         "sets": f"up to {count} labels each",
         "numbers": "a number each" if count == 1 else f"{count} numbers each",
-    }[verdict.labels]
-    return f"{verdict.name}: {state}; {verdict.records:,} records of {shape}{test}, {labels} ({verdict.where})"
+    }[inspection.labels]
+    return f"{inspection.name}: {state}; {inspection.records:,} records of {shape}{test}, {labels} ({inspection.where})"

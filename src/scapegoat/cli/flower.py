@@ -52,9 +52,7 @@ def register(app: typer.Typer) -> None:
 
 def audit(
     context: typer.Context,
-    spec: Path | None = typer.Argument(
-        None, help="YAML spec of the built-in federation; without one, the defaults.", show_default=False
-    ),
+    spec: Path | None = typer.Argument(None, show_default=False),
     app: Path | None = typer.Option(None, "--app", help="Folder of your own Flower app, audited in place of a spec."),
     material: str | None = typer.Option(
         None, "--material", help="package.module:function that gives the AuditMaterial of your app."
@@ -101,7 +99,8 @@ def audit(
     """Run a federation of real Flower processes with a hostile node and tell what it finds out.
 
     Processes run on the loopback interface and are gone when the command ends. A SuperLink on another machine is joined
-    only with --i-own-this-federation.
+    only with --i-own-this-federation. SPEC is a YAML file for the built-in federation; without one, and without --app,
+    the defaults are run.
     """
     from scapegoat.errors import InputError
     from scapegoat.integrations.flower import require_flower
@@ -181,7 +180,7 @@ def _consistent(context: typer.Context) -> None:
     if "superlink" not in given and (wrong := [name for name in OF_A_SUPERLINK if name in given]):
         raise InputError(f"{OF_AN_APP[wrong[0]]}: needs --superlink, the federation to join")
     if {"root_certificates", "plaintext"} <= given:
-        raise InputError("--insecure: is without TLS, and --root-certificates is for it: give one of them")
+        raise InputError("--insecure turns TLS off and --root-certificates is for TLS: give one of them")
 
 
 def _specs(
@@ -194,7 +193,7 @@ def _specs(
 
     base = read_yaml(path) if path is not None else {"federation": {"rounds": DEFAULT_ROUNDS}}
     if not isinstance(base, dict):
-        raise InputError(f"{path}: a mapping of keys is expected, got {type(base).__name__}")
+        raise InputError(f"{path}: holds {type(base).__name__}; a mapping of keys is expected")
     for override in overrides:
         base = override_key(base, override)
     own_attack, own_defense = base.get("attack"), base.get("defense")

@@ -30,32 +30,44 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(
-    kind: str = typer.Argument(..., help=f"One of: {', '.join(KINDS)}, sweeps."),
-    name: str | None = typer.Argument(None, help="One of them, with what each of its options means."),
+    kind: str = typer.Argument(...),
+    name: str | None = typer.Argument(None),
     plugin: list[str] = PLUGIN,
     as_json: bool = typer.Option(False, "--json", help="As JSON, with every option."),
 ) -> None:
-    """List attacks, defenses, protections, scores, tasks, data sets, models or sweeps, or tell all of one of them."""
-    from scapegoat.errors import InputError
+    """List what there is, or all about one of them.
+
+    KIND is attacks, defenses, protections, scores, tasks, data, models, partitions, schedules, local-rules or sweeps;
+    with a NAME, each of its options is explained.
+    """
+    from scapegoat.errors import InputError, did_you_mean
     from scapegoat.extending.plugins import load_plugins
 
     load_plugins(plugin)
-    if kind == "sweeps":
-        rows = _sweeps()
-    elif kind in KINDS:
-        rows = _components(KINDS[kind], name)
-    else:
-        raise InputError(f"list {kind!r}: must be one of {', '.join(KINDS)}, sweeps")
+    found = rows(kind, name)
     if name is not None:
-        rows = [row for row in rows if row["name"] == name]
-        if not rows:
-            raise InputError(f"list {kind}: there is no {name!r}; `scapegoat list {kind}` shows what there is")
+        hint = did_you_mean(name, [row["name"] for row in found])
+        found = [row for row in found if row["name"] == name]
+        if not found:
+            raise InputError(f"list {kind}: there is no {name!r}{hint} (`scapegoat list {kind}` shows what there is)")
     if as_json:
-        print(json.dumps(rows, indent=2))
+        print(json.dumps(found, indent=2))
     elif name is not None:
-        _print_one(rows[0])
+        _print_one(found[0])
     else:
-        _print_all(rows)
+        _print_all(found)
+
+
+def rows(kind: str, name: str | None = None) -> list[dict[str, Any]]:
+    """Every component of a kind with its options, or the one that `package.module:Class` names."""
+    from scapegoat.errors import InputError, did_you_mean
+
+    if kind == "sweeps":
+        return _sweeps()
+    if kind not in KINDS:
+        hint = did_you_mean(kind, [*KINDS, "sweeps"])
+        raise InputError(f"list {kind!r}: there is no such kind{hint} (one of: {', '.join(KINDS)}, sweeps)")
+    return _components(KINDS[kind], name)
 
 
 def _print_all(rows: list[dict[str, Any]]) -> None:
@@ -144,7 +156,9 @@ _KINDS = {
 
 
 def allowed(schema: dict[str, Any]) -> str:
-    """What a JSON schema allows, as a person says it."""
+    """What a JSON schema allows, as a person says it; one that cannot tell may have it written out under `allowed`."""
+    if "allowed" in schema:
+        return str(schema["allowed"])
     if "anyOf" in schema:
         return ", or ".join(dict.fromkeys(allowed(one) for one in schema["anyOf"]))
     if "enum" in schema:
@@ -152,6 +166,11 @@ def allowed(schema: dict[str, Any]) -> str:
     if "const" in schema:
         return json.dumps(schema["const"]).strip('"')
     kind = _KINDS.get(schema.get("type", ""), "anything")
+    if "prefixItems" in schema:
+        each = list(dict.fromkeys(allowed(item) for item in schema["prefixItems"]))
+        return f"list of {len(schema['prefixItems'])}, each {', '.join(each)}"
+    if "items" in schema:
+        return f"list, each {allowed(schema['items'])}"
     bounds = " and ".join(f"{sign} {_number(schema[key])}" for key, sign in _BOUNDS if key in schema)
     return f"{kind} {bounds}".rstrip()
 

@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    directory: Path = typer.Argument(..., metavar="DIR", help="Folder that `audit`, `run --out` or `sweep` wrote."),
+    directory: Path = typer.Argument(..., metavar="DIR"),
     out: Path | None = typer.Option(
         None, "--out", help="File to write. Default: report.html for html; the others are printed."
     ),
@@ -34,7 +34,10 @@ def report(
     title: str = typer.Option("", "--title", help="Heading of the page."),
     figures: Path | None = typer.Option(None, "--figures", help="Folder for every figure as PNG, PDF and SVG."),
 ) -> None:
-    """Draw the report of a folder of runs: verdict, attack by defense, curves, ROC, and who was discarded."""
+    """Draw the report of a folder of runs: verdict, attack by defense, curves, ROC, and who was discarded.
+
+    DIR is a folder that `audit`, `run --out` or `sweep` wrote.
+    """
     from scapegoat import report as room
     from scapegoat.errors import InputError
     from scapegoat.files import write_text

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scapegoat.cli._folders import can_be_written
+from scapegoat.cli._options import DEVICE, PLUGIN, on_device, with_plugins
 from scapegoat.cli._progress import round_progress
 from scapegoat.terminal import printable
 
@@ -26,17 +27,31 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    spec: Path | None = typer.Argument(None, help="YAML file; without one, the defaults.", show_default=False),
+    spec: Path | None = typer.Argument(None, show_default=False),
     set_: list[str] = typer.Option(
         [], "--set", metavar="KEY=VALUE", help="Override a key, e.g. federation.rounds=100."
     ),
     out: Path | None = typer.Option(None, "--out", help="Folder to keep the run in; it can be stopped and resumed."),
     root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
+    shards: int | None = typer.Option(
+        None, "--shards", help="Processes that clients and updates are spread over; same numbers.", show_default=False
+    ),
+    ray: str | None = typer.Option(
+        None, "--ray", metavar="ADDRESS", help="Ray cluster of the shards: local (default), auto or an address."
+    ),
+    device: str | None = DEVICE,
+    plugin: list[str] = PLUGIN,
     as_json: bool = typer.Option(False, "--json", help="Print only the summary, as JSON."),
 ) -> None:
-    """Run one federation from a spec and print what it leaked."""
+    """Run one federation and print what it leaked.
+
+    SPEC is a YAML file; without one, the defaults are run.
+    """
+    from scapegoat.errors import InputError
     from scapegoat.yaml_text import read_override, read_yaml
 
+    if ray is not None and shards is None:
+        raise InputError("--ray: how many shards? --shards K spreads one federation over K processes of the cluster")
     if out is not None:
         can_be_written(out)
     # What is wrong with the text is said before the slow imports.
@@ -47,9 +62,13 @@ def run(
     from scapegoat.experiments import parse
     from scapegoat.experiments.run import run as run_spec
 
-    parsed = parse(plain, set_)
+    parsed = parse(plain, [*set_, *on_device(device), *with_plugins(plain, plugin)])
+    if parsed.device == "auto":
+        from scapegoat import devices
+
+        print(f"device: auto takes {devices.chosen('auto')}", file=sys.stderr)
     with round_progress(parsed.federation.rounds, quiet=as_json) as show, _stoppable(show, out) as progress:
-        result = run_spec(parsed, store=out, root=root, progress=progress)
+        result = run_spec(parsed, store=out, root=root, progress=progress, shards=shards, ray=ray or "local")
     if as_json:
         print(json.dumps(result.summary, indent=2))
     else:
@@ -85,7 +104,8 @@ def _print(result: Result, out: Path | None) -> None:
     for label, value in _lines(summary):
         table.add_row(label, value)
     console = Console(file=sys.stdout)
-    console.print(f"{summary['attack']} against {summary['defense']} on {summary['data']}, {summary['rounds']} rounds")
+    title = f"{summary['attack']} against {summary['defense']} on {result.spec.data.title}, {summary['rounds']} rounds"
+    console.print(printable(title), soft_wrap=True, highlight=False, markup=False)
     console.print(table)
     for note in _notes(summary):
         console.print(printable(f"Note: {note}"), soft_wrap=True, highlight=False, markup=False)
@@ -119,6 +139,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         low, high = membership[f"{name}_ci"]
         return f"{membership[name]:.3f}  [{low:.3f}, {high:.3f}]"
 
+    others = membership["targets"] - membership["members"]
     return [
         (f"test {metric_of(summary)}", f"{summary['test_accuracy']:.3f}  (training {summary['train_accuracy']:.3f})"),
         (
@@ -127,11 +148,35 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("attack accuracy, final round", figure("accuracy_final")),
         ("AUC", figure("auc")),
-        ("TPR at 1% FPR", figure("tpr_at_fpr_01")),
+        *_worst(membership),
+        ("TPR at 1% FPR", figure("tpr_at_fpr_01") if others >= 100 else f"not resolvable with {others} non-members"),
+        *_epsilons(summary),
         (
             "hostile update kept",
             f"{aggregation['malicious_kept_rate']:.3f} of {aggregation['malicious_rounds']} rounds",
         ),
         ("scapegoat rate", f"{aggregation['scapegoat_rate']:.3f}"),
         ("seconds", f"{summary['seconds']:.1f}"),
+        *([("device", str(summary["device"]))] if "device" in summary else []),
     ]
+
+
+def _worst(membership: dict[str, Any]) -> list[tuple[str, str]]:
+    """The score that tells most, where several were tried; runs of older versions have but one."""
+    worst = membership.get("worst_score")
+    if not worst or worst["tried"] < 2:
+        return []
+    low, high = worst["auc_ci"]
+    return [(f"AUC, worst of {worst['tried']} scores", f"{worst['auc']:.3f}  [{low:.3f}, {high:.3f}]  {worst['name']}")]
+
+
+def _epsilons(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the run shows of epsilon, and what it accounts for."""
+    membership, lines = summary["membership"], []
+    if membership.get("epsilon_lower") is not None:
+        most = f"({membership['targets']} targets can show {membership['epsilon_ceiling']:.2f})"
+        lines.append(("epsilon, at least", f"{membership['epsilon_lower']:.2f}  {most}"))
+    for unit, part in (("record", summary.get("privacy")), ("client", summary["aggregation"])):
+        if part and part.get("epsilon") is not None:
+            lines.append((f"epsilon accounted, per {unit}", f"{part['epsilon']:.2f}"))
+    return lines

@@ -1,4 +1,4 @@
-"""`scapegoat sweep`: a table or figure of the paper, or a grid of one's own."""
+"""`scapegoat sweep`: a table or figure of the paper, or a grid of your own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scapegoat.cli._folders import can_be_written, could_be_a_folder
+from scapegoat.cli._options import DEVICE, GPUS_PER_RUN, PLUGIN, on_device, with_plugins
 from scapegoat.terminal import printable
 
 if TYPE_CHECKING:
     from scapegoat.experiments.executors import Event, Outcome
     from scapegoat.experiments.store import RunStore
-    from scapegoat.sweeping import Plan
+    from scapegoat.sweeping import Grid
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def sweep(
-    name: str | None = typer.Argument(None, help="A sweep (`scapegoat list sweeps`) or a YAML file of lists."),
+    name: str | None = typer.Argument(None),
     out: Path = typer.Option(Path("runs"), "--out", help="Folder for the runs; finished ones are not computed twice."),
     data: list[str] = typer.Option([], "--data", help="A data set (repeat for several); default: the paper's."),
     rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training; default: the paper's 800."),
@@ -40,14 +41,19 @@ def sweep(
     status: bool = typer.Option(False, "--status", help="Show how far the sweep is; compute nothing."),
     recompute_damaged: bool = typer.Option(False, "--recompute-damaged", help="Compute damaged runs again."),
     root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
+    device: str | None = DEVICE,
+    gpus_per_run: float = GPUS_PER_RUN,
+    plugin: list[str] = PLUGIN,
 ) -> None:
-    """Run every cell of a table or figure; stop and start it as you like."""
+    """Run every cell of a table or figure; stop and start it as you like.
+
+    NAME is a sweep (`scapegoat list sweeps`), a YAML file, or package.module:SWEEP.
+    """
     from scapegoat.errors import InputError
 
     _refuse_at_once(name, out, set_, seeds, jobs, computes=not status)
 
-    from scapegoat import sweeping as plans
-    from scapegoat import sweeps
+    from scapegoat import sweeping, sweeps
     from scapegoat.experiments.store import RunStore
 
     store = RunStore(out)
@@ -56,20 +62,22 @@ def sweep(
             raise InputError("sweep: which one? Name it (`scapegoat list sweeps`), or ask for --status")
         _show_all(store)
         return
-    planned = plans.plan(
-        sweeps.find(name), data=data, rounds=rounds, seeds=seeds, overrides=set_, root=root, source=name
+    found = sweeps.find(name)
+    overrides = [*set_, *on_device(device), *with_plugins(found.base, plugin)]
+    planned = sweeping.lay_out(
+        found, data=data, rounds=rounds, seeds=seeds, overrides=overrides, root=root, source=name
     )
-    chosen = plans.parse_only(planned.sweep, only, planned.axes)
+    chosen = sweeping.parse_only(planned.sweep, only, planned.axes)
     if status:
-        if isinstance(planned.sweep, plans.CostSweep):
-            _show_cost(plans.stored(planned, out), chosen)
+        if isinstance(planned.sweep, sweeping.CostSweep):
+            _show_cost(sweeping.stored(planned, out), chosen)
         else:
-            _show(planned.sweep.name, planned.sweep.title, plans.kinds(planned, chosen, out), store)
+            _show(planned.sweep.name, planned.sweep.title, sweeping.kinds(planned, chosen, out), store)
         return
-    if isinstance(planned.sweep, plans.CostSweep):
+    if isinstance(planned.sweep, sweeping.CostSweep):
         _measure(planned, chosen, store)
         return
-    outcome = _compute(planned, chosen, store, jobs, ray, recompute_damaged)
+    outcome = _compute(planned, chosen, store, jobs, ray, gpus_per_run, recompute_damaged)
     _print_table(out, planned)
     _complain(outcome)
 
@@ -97,18 +105,26 @@ def _refuse_at_once(
 
 
 def _compute(
-    planned: Plan,
+    planned: Grid,
     chosen: Mapping[str, set[str]],
     store: RunStore,
     jobs: int | None,
     ray: str | None,
+    gpus_per_run: float,
     recompute_damaged: bool,
 ) -> Outcome:
     from scapegoat.findings.sweeps import compute
 
     with _missing_data_named(), _progress(planned.runs(chosen), _labels(planned)) as on_event:
         return compute(
-            planned, chosen, store, jobs=jobs, ray=ray, on_event=on_event, recompute_damaged=recompute_damaged
+            planned,
+            chosen,
+            store,
+            jobs=jobs,
+            ray=ray,
+            gpus_per_run=gpus_per_run,
+            on_event=on_event,
+            recompute_damaged=recompute_damaged,
         )
 
 
@@ -138,17 +154,17 @@ def _complain(outcome: Outcome) -> None:
     total = count + len(outcome.summaries) + len(outcome.left)
     if outcome.stopped:
         done = f"{len(outcome.summaries)} of {total} runs are finished and whole"
-        raise RunError(f"{outcome.stopped}; {done}, the same command goes on once that is mended")
+        raise RunError(f"{outcome.stopped}; {done}, the same command goes on once that is fixed")
     raise RunError(f"{count} of {total} runs failed")
 
 
 def _about(spec: Any) -> str:
     from scapegoat.experiments.spec import describe
 
-    return f"{spec.attack.name} against {describe(spec.defense)} on {spec.data.name}, seed {spec.seed}"
+    return f"{spec.attack.name} against {describe(spec.defense)} on {spec.data.title}, seed {spec.seed}"
 
 
-def _labels(planned: Plan) -> dict[str, str]:
+def _labels(planned: Grid) -> dict[str, str]:
     """What to call a run: its place in the sweep, and the seed."""
     from scapegoat.experiments.executors import named
 
@@ -160,7 +176,7 @@ def _labels(planned: Plan) -> dict[str, str]:
     return labels
 
 
-def _measure(planned: Plan, chosen: Mapping[str, set[str]], store: RunStore) -> None:
+def _measure(planned: Grid, chosen: Mapping[str, set[str]], store: RunStore) -> None:
     from scapegoat.findings.sweeps import measure
 
     quiet = not sys.stderr.isatty()
@@ -217,7 +233,7 @@ def _progress(runs: Mapping[str, Any], labels: Mapping[str, str]) -> Iterator[Ca
         yield show
 
 
-def _print_table(out: Path, planned: Plan) -> None:
+def _print_table(out: Path, planned: Grid) -> None:
     from rich.console import Console
 
     from scapegoat.experiments.store import RunStore

@@ -35,7 +35,7 @@ def _is_real(tensor: Tensor) -> bool:
 def _from_numpy(value: Any) -> Tensor:
     array: NDArray[Any] = np.asarray(value)
     if array.dtype.kind not in "fiu":
-        raise TypeError(f"{array.dtype} are no real numbers")
+        raise TypeError(f"{array.dtype} are not real numbers")
     if array.dtype.itemsize > 8:
         array = array.astype(np.float64)
     # Torch shares memory that is in this machine's byte order, runs forwards and may be written.

@@ -18,6 +18,13 @@ class Aggregate:
     `update` [d] is the descent direction for the server. `kept` [n] says whose update entered it, `rejected` [n] whose
     was malformed (wrong shape or type, NaN, Inf, or too large to square) and never looked at. `notes` are figures that
     the rule wants on record (a clipping norm, an epsilon). With no row left, `update` is zero and `kept` all False.
+
+    Examples
+    --------
+    >>> from scapegoat import aggregation
+    >>> answer = aggregation.krum(torch.tensor([[1.0, 1.0], [1.0, 1.1], [1.1, 1.0], [-9.0, 9.0], [float("nan"), 1.0]]))
+    >>> answer.kept.tolist(), answer.rejected.tolist()
+    ([True, False, False, False, False], [False, False, False, False, True])
     """
 
     update: Tensor
@@ -28,7 +35,15 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Score:
-    """How the model fares on the server's own validation data after a candidate update."""
+    """How well the model does on the server's own validation data after a candidate update.
+
+    `loss` is the mean loss, `error_rate` the share of the records that are classified wrongly.
+
+    Examples
+    --------
+    >>> Score(loss=0.7, error_rate=0.25).error_rate
+    0.25
+    """
 
     loss: float
     error_rate: float
@@ -38,6 +53,8 @@ class Score:
 class AggregationContext:
     """What the server knows beside the updates. Never who is malicious.
 
+    `client_ids` and `sample_counts` say whose update each is and on how many records it was made, `round` which round
+    it is (from 0), and all of the rule's randomness comes from `generator`.
     `state` belongs to the rule: tensors that it keeps from round to round, saved with the checkpoint.
     `score` tries a candidate update on the server's validation data; `root_update` is the server's own update on its
     root data. Both are None where the server has no such data. `layout` names the slices of the flat vector, in order:
@@ -48,6 +65,13 @@ class AggregationContext:
     `sampled` holds the share of every round so far where a server does not pick the same share each time, `sampling`
     says whether a fixed number of clients is picked or each with the same probability (Poisson sampling).
     `parameters` gives the global ones [d] of the round, where the server tells them; they are not to be written to.
+
+    Examples
+    --------
+    >>> from scapegoat import aggregation
+    >>> context = AggregationContext(client_ids=(7, 8, 9), sample_counts=(10, 10, 80))
+    >>> aggregation.get("fedavg", weighted=True)(torch.tensor([[0.0], [0.0], [1.0]]), context).update
+    tensor([0.8000])
     """
 
     client_ids: tuple[int, ...]

@@ -99,7 +99,7 @@ class SketchedMemory(Memory):
         row = self._row(_signed(client))
         key = f"{what}/{row // ROWS}"
         if key not in self.state:
-            self.state[key] = torch.zeros(ROWS, *value.shape, dtype=value.dtype)
+            self.state[key] = torch.zeros(ROWS, *value.shape, dtype=value.dtype, device=value.device)
         self.state[key][row % ROWS] = value
 
     def close_round(self, clients: Iterable[int]) -> int:

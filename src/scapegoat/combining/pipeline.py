@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,16 +14,25 @@ from scapegoat.combining.stack import checked
 from scapegoat.errors import OptionError
 from scapegoat.registry import first_problem
 
+RuleLike = str | Mapping[str, Any] | Sequence[Any] | Rule
+"""A rule as a user gives it: its name, `{name: ..., option: ...}`, a list of those (a pipeline), or a rule."""
+
 
 class Pipeline(Rule):
     """Transforms in order, then a rule: `[{name: norm_clipping}, {name: dp, sigma: 0.01}, {name: atm}]`.
 
     A pipeline whose last stage is a transform ends in the mean.
+
+    Examples
+    --------
+    >>> parse([{"name": "norm_clipping", "norm": 1.0}, {"name": "atm", "trim": 1}])
+    Pipeline(stages=(NormClipping(norm=1.0), ATM(trim=1)))
     """
 
     name: ClassVar[str] = "pipeline"
 
     stages: tuple[Rule, ...]
+    """The rules in order; all but the last are transforms."""
 
     @model_validator(mode="after")
     def _composes(self) -> Pipeline:
@@ -107,7 +116,23 @@ def _named(place: int) -> Iterator[None]:
 
 
 def parse(value: Any) -> Rule:
-    """A rule from a name, a `{name: ..., option: ...}` mapping, a list of those (a pipeline), or a rule."""
+    """A rule as a spec writes it.
+
+    Parameters
+    ----------
+    value: a name, a `{name: ..., option: ...}` mapping, a list of those (a pipeline), or a rule.
+
+    Returns
+    -------
+    The rule; what cannot be one is an OptionError that says why.
+
+    Examples
+    --------
+    >>> parse({"name": "atm", "trim": 2})
+    ATM(trim=2)
+    >>> parse(["client_momentum", "median"]).parts()[1]
+    Median()
+    """
     if not isinstance(value, (list, tuple)):
         return registry.parse(value)
     stages = []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 from scapegoat.combining.contract import Aggregate, AggregationContext, Score
-from scapegoat.combining.stack import Stack, Updates, checked, collect
+from scapegoat.combining.stack import Stack, Updates, checked, stacked
 from scapegoat.errors import InputError, OptionError
 from scapegoat.registry import Component, Registry
 
@@ -27,32 +28,57 @@ __all__ = [
     "check_several",
     "check_trim",
     "get",
+    "number_or_share",
+    "number_or_share_schema",
     "register",
     "registry",
     "trim_count",
 ]
 
 
-def _trim(value: object) -> int | float:
+def number_or_share(value: object, *, below: float) -> int | float:
+    """A whole number from 1, or a fraction of the updates that is smaller than `below`."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if 0 < value < 0.5:
+        if 0 < value < below:
             return float(value)
         if 1 <= value < math.inf and value == int(value):
             return int(value)
-    raise OptionError("", f"{value!r} is not a trim: a whole number from 1, or a fraction between 0 and 0.5")
+    allowed = f"a whole number from 1, or a fraction between 0 and {below:g}"
+    raise OptionError("", f"{value!r} is not allowed: must be {allowed}")
 
 
-Trim = Annotated[int | float, BeforeValidator(_trim)]
+def number_or_share_schema(below: float) -> WithJsonSchema:
+    """What `number_or_share` allows, for those who ask which values an option may have."""
+    share = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": below}
+    return WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, share]})
+
+
+Trim = Annotated[int | float, BeforeValidator(partial(number_or_share, below=0.5)), number_or_share_schema(0.5)]
 """How many updates b to trim: a number, or a fraction of the updates of the step."""
 
 
 def trim_count(trim: int | float, n: int) -> int:
-    """b for n updates: `trim` itself, or the fraction of n rounded up; never so many that 2b >= n."""
+    """How many updates b are trimmed of n.
+
+    Parameters
+    ----------
+    trim: a number, or a fraction of the updates.
+    n: how many updates there are.
+
+    Returns
+    -------
+    b: `trim` itself, or the fraction of n rounded up; never so many that 2b >= n.
+
+    Examples
+    --------
+    >>> trim_count(2, 10), trim_count(0.15, 10), trim_count(5, 10)
+    (2, 2, 4)
+    """
     return max(0, min(_wanted(trim, n), (n - 1) // 2))
 
 
 def _wanted(trim: int | float, n: int) -> int:
-    b = _trim(trim)
+    b = number_or_share(trim, below=0.5)
     return b if isinstance(b, int) else math.ceil(b * n - 1e-9)
 
 
@@ -89,6 +115,15 @@ class Rule(Component):
 
     `rule(updates)` or `rule(updates, context)`, where updates are stacked [n, d] or a list of vectors as they arrived.
     A new rule defines `aggregate`, which sees well-formed rows only.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class FirstRow(Rule):
+    ...     def aggregate(self, stack, context):
+    ...         return stack.aggregate(stack.rows[0], torch.arange(len(stack)) == 0)
+    >>> FirstRow()(torch.tensor([[float("nan")], [2.0], [3.0]]))
+    Aggregate(update=tensor([2.]), kept=tensor([False,  True, False]), rejected=tensor([ True, False, False]), notes={})
     """
 
     by_gram: ClassVar[bool] = False
@@ -111,7 +146,7 @@ class Rule(Component):
 
     def __call__(self, updates: Updates | Stack, context: AggregationContext | None = None) -> Aggregate:
         """Aggregate the updates of one round."""
-        stack = collect(updates, None if context is None else context.dimension)
+        stack = stacked(updates, None if context is None else context.dimension)
         arrived = len(stack.accepted)
         if context is None:
             context = AggregationContext.anonymous(arrived)
@@ -168,7 +203,17 @@ def check_own_rows(rule: Rule, option: str, stages: Sequence[Rule]) -> None:
 
 
 class Transform(Rule):
-    """A rule that changes updates before another rule aggregates them; alone, it ends in the mean."""
+    """A rule that changes updates before another rule aggregates them; alone, it ends in the mean.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class Halved(Transform):
+    ...     def transform(self, stack, context):
+    ...         return stack.scaled(torch.full((len(stack),), 0.5)), {}
+    >>> Halved()(torch.tensor([[2.0], [4.0]])).update
+    tensor([1.5000])
+    """
 
     @property
     def rowwise(self) -> bool:

@@ -9,38 +9,71 @@ that nobody reads.
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from scapegoat.combining.stack import Stack
+from scapegoat.combining.stack import Stack, columns_held
+from scapegoat.devices import CPU
+from scapegoat.kernels.trying import Trial
+from scapegoat.split_rows import Held, SplitRows
 
 Comparator = tuple[int, int]
 Step = tuple[int, int, bool, bool]
+Work = Callable[[list[Tensor], list[Tensor], Tensor], None]
 
-NARROW, WIDE, CACHED = 1 << 14, 1 << 17, 100 << 17
-"""Columns at a time: enough to be worth an operation and its threads, few enough for n of them to stay in cache."""
+NARROW, CACHED = 1 << 14, 100 << 17
+WIDTHS = (1 << 17, 1 << 16, 1 << 15, NARROW)
+"""Columns at a time: enough to be worth an operation and its threads, few enough for n of them to stay in cache.
+
+How many that is depends on the machine and is tried; the result is the same to the bit.
+"""
+
+_TRIAL = Trial()
 
 
 def middle_mean(stack: Stack, drop: int) -> Tensor:
     """Mean [d] of the n - 2·drop middle values of every coordinate; with drop = (n-1)//2, the median."""
     if drop == 0:
         return stack.mean()
-    steps = plan(len(stack), drop)
+    steps = comparators(len(stack), drop)
     return column_blocks(stack, lambda wires, free, out: _sum_middle(_run(wires, steps, free), drop, out))
 
 
-def column_blocks(stack: Stack, work: Callable[[list[Tensor], list[Tensor], Tensor], None]) -> Tensor:
+def column_blocks(stack: Stack, work: Work) -> Tensor:
     """A vector [d] made block by block: `work` gets n vectors of columns, n + 2 buffers as long, and the target."""
-    out = torch.empty(stack.d)
-    width = max(NARROW, min(WIDE, CACHED // len(stack), stack.d // 16))
-    buffers = torch.empty(len(stack) + 2, min(width, stack.d)).unbind(0)
-    for start in range(0, stack.d, width):
-        target = out[start : start + width]
+    if isinstance(stack.rows, SplitRows):
+        return torch.cat(stack.rows.each(functools.partial(_blocks_held, stack.scale, work)))
+    out = torch.empty(stack.d, device=stack.device)
+    widths = _widths(stack)
+    size = (len(stack), torch.get_num_threads(), *widths)
+    best = 0 if len(widths) == 1 else _TRIAL.settled(size)
+    buffers = torch.empty(len(stack) + 2, min(widths[best or 0], stack.d), device=stack.device).unbind(0)
+    start = 0
+    while start < stack.d:
+        place = _TRIAL.turn(size, len(widths)) if best is None else best
+        target = out[start : start + widths[place]]
+        began = time.perf_counter()
         work(stack.columns(start, start + len(target)), [buffer[: len(target)] for buffer in buffers], target)
+        if best is None and len(target) == widths[place]:
+            _TRIAL.note(size, place, (time.perf_counter() - began) / len(target))
+            best = _TRIAL.settled(size)
+        start += len(target)
     return out
+
+
+def _widths(stack: Stack) -> list[int]:
+    """Those to be tried, the widest first; on a device, which answers before it is done, that one only."""
+    most = max(NARROW, min(CACHED // len(stack), stack.d // 16))
+    widths = sorted({min(most, width) for width in WIDTHS}, reverse=True)
+    return widths if stack.device == CPU else widths[:1]
+
+
+def _blocks_held(scale: Tensor | None, work: Work, first: int, held: Held) -> Tensor:
+    return column_blocks(columns_held(held, scale), work)
 
 
 def in_order(wires: list[Tensor], free: list[Tensor]) -> list[Tensor]:
@@ -73,14 +106,14 @@ def _sum_middle(wires: list[Tensor], drop: int, out: Tensor) -> None:
     out.mul_(1 / len(middle))
 
 
-@lru_cache(maxsize=256)
-def plan(n: int, drop: int) -> tuple[Step, ...]:
+@functools.lru_cache(maxsize=256)
+def comparators(n: int, drop: int) -> tuple[Step, ...]:
     """Comparators (i, j, smaller wanted, larger wanted) that leave the middle values on wires drop..n-drop-1."""
     candidates = (_pruned(_merge_sort(n), n, drop), _pruned(_peeling(n, drop), n, drop))
     return min(candidates, key=operations)
 
 
-@lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)
 def _whole(n: int) -> tuple[Step, ...]:
     return tuple((i, j, True, True) for i, j in _merge_sort(n))
 

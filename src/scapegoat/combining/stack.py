@@ -18,9 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from scapegoat import geometry
+from scapegoat.chunked_sums import row64
 from scapegoat.combining.arrays import as_tensor
 from scapegoat.combining.contract import Aggregate
+from scapegoat.devices import host
 from scapegoat.errors import InputError
+from scapegoat.narrow_rows import NarrowRows
+from scapegoat.split_rows import Held, SplitRows
 
 P = ParamSpec("P")
 Updates = Tensor | NDArray[Any] | Sequence[Tensor | NDArray[Any]]
@@ -38,6 +42,12 @@ class Stack:
 
     `accepted` [arrived] says which rows these are. `checked` is False until the values have been looked at. Where rows
     were merged, `members` [n, arrived] says whose updates are in each, and `accepted` which of them it stands for.
+
+    Examples
+    --------
+    >>> stack = stacked(torch.tensor([[3.0, 4.0], [0.0, 1.0]]))
+    >>> stack.norms(), stack.mean()
+    (tensor([5., 1.], dtype=torch.float64), tensor([1.5000, 2.5000]))
     """
 
     rows: geometry.Rows
@@ -50,6 +60,11 @@ class Stack:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows are. What is known about rows (norms, products, who is accepted) is on the host."""
+        return geometry.device_of(self.rows)
 
     @property
     def places(self) -> list[int]:
@@ -78,10 +93,13 @@ class Stack:
     def weighted(self, weights: Tensor, out: Tensor | None = None) -> Tensor:
         """sum_i weights[i] x_i as a float32 vector [d], in `out` if given."""
         weights = weights.double() if self.scale is None else weights.double() * self.scale
+        if isinstance(self.rows, SplitRows):
+            found = torch.cat(self.rows.each(functools.partial(_weighted_columns, weights)))
+            return found if out is None else out.copy_(found)
         used = weights.nonzero().flatten().tolist()
         if isinstance(self.rows, Tensor) and 3 * len(used) > len(self):
-            return torch.mv(self.rows.T, weights.to(self.rows.dtype), out=out)
-        out = torch.zeros(self.d) if out is None else out.zero_()
+            return torch.mv(self.rows.T, weights.to(self.rows.device, self.rows.dtype), out=out)
+        out = torch.zeros(self.d, device=self.device) if out is None else out.zero_()
         factors = weights.tolist()
         for start in range(0, self.d, _ADD_WIDTH):
             part = out[start : start + _ADD_WIDTH]
@@ -96,9 +114,13 @@ class Stack:
 
     def columns(self, start: int, stop: int) -> list[Tensor]:
         """Columns start..stop of every row."""
+        if isinstance(self.rows, SplitRows):
+            columns = list(self.rows.block(start, min(stop, self.d)))
+        else:
+            columns = [row[start:stop] for row in self.rows]
         if self.scale is None:
-            return [row[start:stop] for row in self.rows]
-        return [row[start:stop] * factor for row, factor in zip(self.rows, self.scale.tolist(), strict=True)]
+            return columns
+        return [column * factor for column, factor in zip(columns, self.scale.tolist(), strict=True)]
 
     def scaled(self, factors: Tensor) -> Stack:
         """The same rows times `factors` [n]; nothing is copied."""
@@ -107,6 +129,7 @@ class Stack:
     def subset(self, keep: Tensor) -> Stack:
         """Only the rows where `keep` [n] is True, as views."""
         index = keep.nonzero().flatten()
+        chosen = index.tolist()
         accepted = torch.zeros_like(self.accepted)
         accepted[self.accepted.nonzero().flatten()[index]] = True
         known = {"squares": self._known["squares"][index]} if "squares" in self._known else {}
@@ -114,7 +137,7 @@ class Stack:
             known["gram"] = self._known["gram"][index[:, None], index]
         return replace(
             self,
-            rows=tuple(self.rows[i] for i in index.tolist()),
+            rows=self.rows.some(chosen) if isinstance(self.rows, SplitRows) else tuple(self.rows[i] for i in chosen),
             accepted=accepted,
             scale=None if self.scale is None else self.scale[index],
             members=None if self.members is None else self.members[index],
@@ -123,8 +146,10 @@ class Stack:
 
     def combined(self, weights: Tensor) -> Tensor:
         """k sums of the rows as a matrix [k, d], row i being sum_j weights[i, j] x_j, in one pass."""
-        factors = (weights.double() if self.scale is None else weights.double() * self.scale).float()
-        out = torch.empty(len(factors), self.d)
+        factors = (weights.double() if self.scale is None else weights.double() * self.scale).float().to(self.device)
+        out = torch.empty(len(factors), self.d, device=self.device)
+        if isinstance(self.rows, SplitRows):
+            self.rows.gathers("rows that the rule mixes")
         for start, block in geometry.blocks(self.rows, _ADD_WIDTH):
             out[:, start : start + _ADD_WIDTH] = factors @ block
         return out
@@ -145,7 +170,9 @@ class Stack:
 
     def matrix(self) -> Tensor:
         """The rows as a matrix of their own [n, d] (a copy)."""
-        out = torch.empty(len(self), self.d)
+        if isinstance(self.rows, SplitRows):
+            self.rows.gathers("rows that the rule changes")
+        out = torch.empty(len(self), self.d, device=self.device)
         for i, row in enumerate(self.rows):
             out[i] = row if self.scale is None else row * float(self.scale[i])
         return out
@@ -168,10 +195,10 @@ class Stack:
 
     def nothing(self, notes: Mapping[str, float] | None = None) -> Aggregate:
         """The answer where no row entered: a zero update."""
-        return self.aggregate(torch.zeros(self.d), torch.zeros(len(self), dtype=torch.bool), notes)
+        return self.aggregate(torch.zeros(self.d, device=self.device), torch.zeros(len(self), dtype=torch.bool), notes)
 
 
-def collect(updates: Updates | Stack, dimension: int | None = None) -> Stack:
+def stacked(updates: Updates | Stack, dimension: int | None = None) -> Stack:
     """The updates that have the right shape and type.
 
     `dimension` is the length that the server expects; without it the most common length is expected. Among vectors of
@@ -215,7 +242,7 @@ def screened(
     ) -> Callable[Concatenate[Updates | Stack, P], Aggregate]:
         @functools.wraps(function)
         def safe(updates: Updates | Stack, /, *args: P.args, **kwargs: P.kwargs) -> Aggregate:
-            stack = checked(collect(updates), by_gram, plain)
+            stack = checked(stacked(updates), by_gram, plain)
             return function(stack, *args, **kwargs) if len(stack) else stack.nothing()
 
         return safe
@@ -239,11 +266,34 @@ def checked(stack: Stack, by_gram: bool = False, plain: bool = False) -> Stack:
 
 def _far_from_the_limit(stack: Stack) -> bool:
     """Whether all rows are finite and short enough that rounding cannot matter."""
-    if stack.scale is not None or stack.d == 0:
+    if stack.scale is not None or stack.d == 0 or not len(stack):
         return False
+    if "gram" in stack._known:
+        return bool((stack._known["gram"].diagonal() < _SHORT**2).all())  # False for NaN
     if isinstance(stack.rows, Tensor):
-        return bool((torch.linalg.vector_norm(stack.rows, dim=1) < _SHORT).all())  # False for NaN
-    return all(float(torch.linalg.vector_norm(row)) < _SHORT for row in stack.rows)
+        return bool(host((torch.linalg.vector_norm(stack.rows, dim=1) < _SHORT).all()))  # False for NaN
+    if isinstance(stack.rows, SplitRows):
+        return bool(host(torch.stack(stack.rows.each(_norms_of_columns)).square().sum(0).sqrt() < _SHORT).all())
+    return bool(host(torch.stack([torch.linalg.vector_norm(row) for row in stack.rows]) < _SHORT).all())
+
+
+def narrow(rows: Tensor | Sequence[Tensor]) -> Stack:
+    """Updates that are held in bfloat16, a matrix [n, d] or n vectors, to be read in float32 piece by piece."""
+    held = NarrowRows(rows)
+    return Stack(rows=held, accepted=torch.ones(len(held), dtype=torch.bool), d=held.d)
+
+
+def columns_held(held: Held, scale: Tensor | None = None) -> Stack:
+    """Some columns of split rows, where they are, as a stack of their own."""
+    return Stack(held, torch.ones(len(held), dtype=torch.bool), geometry.dimension(held), scale, checked=True)
+
+
+def _weighted_columns(weights: Tensor, first: int, held: Held) -> Tensor:
+    return columns_held(held).weighted(weights)
+
+
+def _norms_of_columns(first: int, held: Held) -> Tensor:
+    return row64(torch.stack([torch.linalg.vector_norm(row) for row in held]))
 
 
 def _matrix(updates: Any, dimension: int | None) -> Stack:

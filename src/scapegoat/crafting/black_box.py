@@ -17,6 +17,7 @@ from torch import Tensor
 from scapegoat.aggregation import Aggregate, AggregationContext, Rule, Score
 from scapegoat.crafting.contract import AttackerView
 from scapegoat.crafting.sending import Peers, inner, with_norm
+from scapegoat.devices import host
 from scapegoat.errors import InputError
 
 STRONGEST = 10.0
@@ -90,7 +91,7 @@ class Copy:
         self._view, self._peers, self._rule, self._state = view, peers, rule, state
         self._unit = with_norm(direction, 1.0)
         self._median = peers.median_norm or 1.0
-        self._mean = peers.rows.mean(0)
+        self._mean = peers.mean()
         self._seed = int(torch.randint(2**31, (), generator=view.generator))
         self._root: Tensor | None = None
 
@@ -142,7 +143,7 @@ class Copy:
         mask = self._view.mask
         model = self._view.gradients.model
         outputs = model.logits(self._view.parameters - update, mask.x)
-        return Score(float(model.task.losses(outputs, mask.y, "mean")), model.task.error(outputs, mask.y))
+        return Score(float(host(model.task.losses(outputs, mask.y, "mean"))), model.task.error(outputs, mask.y))
 
     def _root_update(self) -> Tensor:
         if self._root is None:
@@ -153,6 +154,7 @@ class Copy:
         def probe(update: Tensor, seed: int) -> Tensor:
             model = self._view.gradients.model
             noise = torch.rand(64, *model.input_shape, generator=torch.Generator().manual_seed(seed))
+            noise = noise.to(model.device)
             return model.task.probabilities(model.logits(self._view.parameters - update, noise))
 
         return probe

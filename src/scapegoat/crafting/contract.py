@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -14,10 +14,20 @@ from torch import Tensor
 from scapegoat.gradients import GradientOracle
 from scapegoat.registry import Component, Registry
 
+Held = Literal["float32", "bfloat16"]
+"""What the updates of a round are held in."""
+
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs as the model takes them, and labels."""
+    """Inputs `x` [n, ...] as the model takes them, and labels `y` [n].
+
+    Examples
+    --------
+    >>> samples = Samples(torch.zeros(5, 3), torch.tensor([0, 1, 0, 1, 1]))
+    >>> len(samples), samples.floats, samples.take(torch.tensor([1, 4]))[1]
+    (5, 3, tensor([1, 1]))
+    """
 
     x: Tensor
     y: Tensor
@@ -32,6 +42,7 @@ class Samples:
 
     def take(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels at these positions."""
+        positions = positions.to(self.x.device)
         return self.x[positions], self.y[positions]
 
 
@@ -39,6 +50,9 @@ class Samples:
 class AttackerView:
     """All that an attack may see in a round. It carries no membership, no rule and nobody else's data.
 
+    `round` counts from 0, `parameters` [d] are the global ones that the attacker was given, `senders` is the number m
+    of its clients in this round, `local` whether clients send a gradient or a model after local epochs, and all of its
+    randomness comes from `generator`. `mask` are records of its own.
     `gradients` answers for the model at the parameters that the attacker was given. `targets` have their true labels,
     `wrong_labels` are the attacker's own draw, fixed for the run. `peers` [k, d] are the updates that the knowledge
     level grants: of the benign clients (full), or what the attacker's own clients would honestly have sent (partial).
@@ -66,10 +80,15 @@ class AttackerView:
 
 @dataclass(frozen=True)
 class Crafted:
-    """What the attacker's clients send, [senders, d], and what there is to say about it.
+    """What the attacker's clients send, and what there is to say about it.
 
-    `notes` go into the round's record (angle, bound, alpha, infeasible_steps, norm_ratio); `masks` are the indices of
-    the mask samples chosen.
+    `updates` are [senders, d]. `notes` go into the round's record (angle, bound, alpha, infeasible_steps, norm_ratio);
+    `masks` are the indices of the mask samples chosen.
+
+    Examples
+    --------
+    >>> Crafted(torch.zeros(2, 10), notes={"angle": 0.3}).updates.shape
+    torch.Size([2, 10])
     """
 
     updates: Tensor
@@ -81,6 +100,15 @@ class Attack(Component):
     """A hostile participant. `craft` turns a view into what its clients send.
 
     The class says what kind of attack it is; nothing asks for its name.
+
+    Examples
+    --------
+    >>> class Loud(Attack):
+    ...     scale: float = 3.0
+    ...     def craft(self, view: AttackerView) -> Crafted:
+    ...         return Crafted(self.scale * view.honest(), notes={"scale": self.scale})
+    >>> Loud(scale=2.0).canonical()["scale"]
+    2.0
     """
 
     told_trim: ClassVar[bool] = False
@@ -91,6 +119,12 @@ class Attack(Component):
 
     uses_peers: ClassVar[bool] = True
     """Whether it looks at the updates of others; a client of a live federation knows only its own."""
+
+    looks: ClassVar[bool] = True
+    """Whether it reads `view.peers` at all, if only to say where it lies; an attack that does not may be shown none."""
+
+    takes_bfloat16: ClassVar[bool] = False
+    """Whether it reads its peers' updates where they are held in bfloat16; by `Peers` every attack does."""
 
     per_sample: ClassVar[bool] = False
     """Whether it asks for the gradient of every mask sample."""
@@ -107,6 +141,10 @@ class Attack(Component):
     start_round: Annotated[int, Field(ge=0)] = 0
     """First round in which it attacks; honest before."""
 
+    def reads(self, held: Held) -> bool:
+        """Whether it reads updates that are held so."""
+        return held == "float32" or self.takes_bfloat16
+
     def craft(self, view: AttackerView) -> Crafted:
         """The updates that the attacker's clients send this round."""
         raise NotImplementedError
@@ -119,6 +157,9 @@ class Attack(Component):
         """How many of so many targets, the first ones of its view, it attacks; their leakage is told apart."""
         return targets
 
+
+AttackLike = str | Mapping[str, Any] | Attack
+"""An attack as a user gives it: its name, `{name: ..., option: ...}`, or an attack."""
 
 SHARED = tuple(Attack.model_fields)
 """Options that every attack has."""

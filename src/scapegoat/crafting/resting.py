@@ -16,4 +16,4 @@ def rest(view: AttackerView, how: Rest) -> Crafted:
     peers = Peers.of(view)
     if how == "honest" or not len(peers):
         return Crafted(view.honest())
-    return finished(view, peers, with_norm(peers.rows.mean(0), peers.median_norm), {"resting": 1.0})
+    return finished(view, peers, with_norm(peers.mean(), peers.median_norm), {"resting": 1.0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -12,6 +13,8 @@ from torch import Tensor
 from scapegoat import geometry
 from scapegoat.crafting.contract import AttackerView, Crafted
 from scapegoat.crafting.measures import Floats, whereabouts
+from scapegoat.narrow_rows import NarrowRows
+from scapegoat.split_rows import Held
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Peers:
     `places` [k] says which of the view's peers they are.
     """
 
-    rows: Tensor
+    rows: Tensor | NarrowRows
     gram: Floats
     median_norm: float
     places: tuple[int, ...]
@@ -29,10 +32,16 @@ class Peers:
     @staticmethod
     def of(view: AttackerView) -> Peers:
         """The peers of a round; where there is none, the norm of what the attacker would honestly send stands in."""
-        rows, gram = view.peers, geometry.gram(view.peers).numpy()
+        rows: Tensor | NarrowRows = view.peers
+        if view.peers.dtype == torch.bfloat16:
+            rows = NarrowRows(view.peers)
+        gram = geometry.gram(rows).numpy()
         fine = np.isfinite(np.diag(gram))
         if not fine.all():
-            rows, gram = rows[torch.from_numpy(fine)], gram[np.ix_(fine, fine)]
+            places = np.flatnonzero(fine)
+            some = torch.from_numpy(places)
+            rows = rows[some.to(rows.device)] if isinstance(rows, Tensor) else rows.some(places.tolist())
+            gram = gram[np.ix_(fine, fine)]
         squares = np.diag(gram) if len(gram) else geometry.squared_norms(view.honest()).numpy()
         squares = squares[np.isfinite(squares)]
         median_norm = float(np.median(np.sqrt(squares))) if len(squares) else 0.0
@@ -41,9 +50,41 @@ class Peers:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def mean(self) -> Tensor:
+        """The mean of the peers [d]."""
+        return self.rows.mean(0) if isinstance(self.rows, Tensor) else torch.cat(self.rows.each(_column_means))
+
+    def spread(self) -> Tensor:
+        """Their standard deviation, coordinate by coordinate [d]."""
+        if isinstance(self.rows, Tensor):
+            return self.rows.std(0, correction=0)
+        return torch.cat(self.rows.each(_column_spreads))
+
+    def weighted(self, weights: Floats) -> Tensor:
+        """Their sum with these weights [k]: [d]."""
+        factors = torch.from_numpy(weights).float().to(self.rows.device)
+        if isinstance(self.rows, Tensor):
+            return factors @ self.rows
+        return torch.cat(self.rows.each(functools.partial(_weighted_columns, factors)))
+
     def dot(self, vector: Tensor) -> Floats:
         """Inner products with a vector [k]."""
         return np.asarray(geometry.products(vector[None], self.rows).numpy()[0], dtype=np.float64)
+
+
+def _column_means(first: int, held: Held) -> Tensor:
+    assert isinstance(held, Tensor)
+    return held.mean(0)
+
+
+def _column_spreads(first: int, held: Held) -> Tensor:
+    assert isinstance(held, Tensor)
+    return held.std(0, correction=0)
+
+
+def _weighted_columns(factors: Tensor, first: int, held: Held) -> Tensor:
+    assert isinstance(held, Tensor)
+    return factors @ held
 
 
 def inner(a: Tensor, b: Tensor) -> float:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, WithJsonSchema, field_validator
 
 from scapegoat.crafting.contract import SHARED, Attack, registry
 from scapegoat.errors import OptionError
@@ -15,7 +15,9 @@ from scapegoat.errors import OptionError
 class Around(Attack):
     """An attack that sends another one, `inner`, in its own way. What every attack has, both have in common."""
 
-    inner: Any = Field("blend", validate_default=True)
+    takes_bfloat16 = True
+
+    inner: Annotated[Any, WithJsonSchema({"allowed": "an attack"})] = Field("blend", validate_default=True)
     """The attack that does the poisoning, as a spec writes it, without the options that all attacks share."""
 
     @field_validator("inner")

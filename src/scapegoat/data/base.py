@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -10,9 +10,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from scapegoat.data.files.kinds import kind_of
+from scapegoat.data.files.kinds import data_files, kind_of
 from scapegoat.data.files.locate import roots
-from scapegoat.errors import OptionError
+from scapegoat.devices import CPU, free_memory
+from scapegoat.errors import OptionError, did_you_mean, shown
 from scapegoat.registry import Component, Registry
 from scapegoat.tasking.contract import LabelKind
 
@@ -23,18 +24,29 @@ MEANT: dict[LabelKind, str] = {
 }
 """Kinds of labels, for messages."""
 
+MOST_OF_DEVICE = 0.4
+"""Share of a device's free memory that records may take; more stay on the host."""
+
 
 @dataclass(frozen=True)
 class Dataset:
-    """Records and labels.
+    """Records and labels of a data set called `name`.
 
     `x` is [N, ...], mostly [N, features] or [N, channels, height, width], stored as published: uint8 for images and
     binary features, int64 for ids that a model looks up, else float32. `labels` says what `y` is: int64 in
     0..classes-1; "sets", zeros and ones [N, classes]; or "numbers" [N, classes]. A task may have made other values of
     it, and grouped the records (`strata`, in 0..groups-1): by class where nothing else is said. The last
     `published_test` records are the test set that the publisher set aside; 0 where there is none. `scale` and `shift`
-    turn stored values into what the model sees: (x - shift) / scale, one value a channel (or one for all). `notes` say
-    what was done to a user's own values on the way, for the output and the report.
+    turn stored values into what the model sees: (x - shift) / scale, one value per channel (or one for all). `notes`
+    say what was done to a user's own values on the way, for the output and the report. Inputs and labels are handed
+    out on `device`; a set that is too large for it stays on the host, and its records are sent as they are asked for.
+
+    Examples
+    --------
+    >>> pictures = Dataset("made-up", torch.full((4, 3, 8, 8), 255, dtype=torch.uint8), torch.tensor([0, 1, 0, 1]), 2,
+    ...                    shift=(127.5,), scale=(127.5,))
+    >>> pictures.input_shape, float(pictures.inputs(torch.tensor([0])).max())
+    ((3, 8, 8), 1.0)
     """
 
     name: str
@@ -48,6 +60,7 @@ class Dataset:
     labels: LabelKind = "classes"
     strata: Tensor | None = None
     groups: int | None = None
+    device: torch.device = CPU
 
     def __len__(self) -> int:
         return len(self.y)
@@ -72,11 +85,27 @@ class Dataset:
 
     def inputs(self, rows: Tensor) -> Tensor:
         """The records of these rows as model inputs."""
-        x = self.x[rows].to(self.input_dtype)
+        x = self.x[rows.to(self.x.device)]
+        if self.x.device != self.device:
+            x = (x.pin_memory() if self.device.type == "cuda" else x).to(self.device, non_blocking=True)
+        x = x.to(self.input_dtype)
         if self.shift == (0.0,) and self.scale == (1.0,):
             return x
         shape = (1, -1) + (1,) * (x.dim() - 2) if x.dim() > 1 else (-1,)
-        return x.sub_(torch.tensor(self.shift).view(shape)).div_(torch.tensor(self.scale).view(shape))
+        shift, scale = (torch.tensor(values).to(x.device) for values in (self.shift, self.scale))
+        return x.sub_(shift.view(shape)).div_(scale.view(shape))
+
+    def targets(self, rows: Tensor) -> Tensor:
+        """The labels of these rows."""
+        return self.y[rows.to(self.y.device)]
+
+    def on(self, device: torch.device) -> Dataset:
+        """The same records for a device: moved to it once, unless they would take more than a part of it."""
+        if device == self.device:
+            return self
+        free = free_memory(device)
+        moved = free is None or self.x.nbytes <= MOST_OF_DEVICE * free
+        return replace(self, x=self.x.to(device) if moved else self.x, y=self.y.to(device), device=device)
 
 
 class DataSpec(Component):
@@ -84,12 +113,22 @@ class DataSpec(Component):
 
     `train` limits the benign training records in all, `test` the test records, `validation` is the size of the server's
     own split.
+
+    Examples
+    --------
+    >>> class Coins(DataSpec):
+    ...     records: int = 100
+    ...     def read(self, roots: list[Path]) -> Dataset:
+    ...         y = torch.arange(self.records) % 2
+    ...         return Dataset("coins", y[:, None].float(), y, 2)
+    >>> len(Coins(records=10).read([]))
+    10
     """
 
     train: Annotated[int, Field(ge=1)] | None = None
     """Training records of the benign clients in all; none: half of the data."""
     test: Annotated[int, Field(ge=1)] | None = None
-    """Test records at the most; none: all that are left."""
+    """The most test records; none: all that are left."""
     validation: Annotated[int, Field(ge=0)] = 200
     """Records of the server's own."""
 
@@ -108,6 +147,11 @@ class DataSpec(Component):
         """The data set from files below one of `roots` (the first that has them)."""
         raise NotImplementedError
 
+    @property
+    def title(self) -> str:
+        """What messages call the data set."""
+        return self.name
+
     def fingerprint(self, roots: list[Path]) -> str | None:
         """For a user's own files: what identifies their content, so that a changed file is another run."""
         return None
@@ -118,8 +162,17 @@ def _expand(name: str) -> tuple[str, dict[str, Any]] | None:
     kind, colon, path = name.partition(":")
     if colon:
         return kind, {"path": path}
-    found = None if name in registry.names() else kind_of(name, roots())
-    return None if found is None else (found, {"path": name})
+    if name in registry.names():
+        return None
+    if (found := kind_of(name, roots())) is not None:
+        return found, {"path": name}
+    names = registry.names()
+    hint = did_you_mean(name, [*names, *data_files(Path())])
+    raise OptionError(
+        "name",
+        f"{shown(name)} is not a data set{hint} (one of: {', '.join(names)}, the path of a file or folder, or your "
+        "own: package.module:Class)",
+    )
 
 
 registry: Registry[DataSpec] = Registry("data set", DataSpec, "scapegoat.data.sets", expand=_expand)

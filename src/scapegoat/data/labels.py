@@ -119,7 +119,7 @@ def own_labels(
 
 
 def _refuse_measurements(values: NDArray[Any], where: object) -> None:
-    """Fractions are no classes."""
+    """Fractions are not classes."""
     if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():
         fractions = values[values != np.floor(values)]
         if len(fractions):

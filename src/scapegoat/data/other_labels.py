@@ -1,4 +1,4 @@
-"""Labels that are no classes: several per record, and numbers."""
+"""Labels that are not classes: several per record, and numbers."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def split(
 
     `even`: the members are drawn evenly from the shards, as many non-members from a pool of their own.
     `coin`: the shards are dealt out first, with as many records more as there will be non-members; targets are drawn
-    from them, each class (or group, where labels are no classes) and client covered, and only then a fair coin per
+    from them, each class (or group, where labels are not classes) and client covered, and only then a fair coin per
     target decides whether it stays in its shard. So nothing about a record, its class or its owner tells whether it is
     a member. The coins are those of (seed, reference); everything else is the same for every reference.
     """

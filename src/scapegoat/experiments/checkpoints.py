@@ -28,7 +28,7 @@ def _apart(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
     """The tensors, those that share memory as copies, which the format asks for; others as they are."""
     taken: set[int] = set()
     for name, tensor in state.items():
-        own = tensor.detach().contiguous()
+        own = tensor.detach().cpu().contiguous()
         storage = own.untyped_storage()
         if storage.data_ptr() in taken or storage.nbytes() != own.nbytes:
             own = own.clone()

@@ -13,12 +13,15 @@ from torch import Tensor, nn
 
 from scapegoat.data.formats.memory import available
 from scapegoat.data.formats.safe_io import human
+from scapegoat.devices import free_memory
 from scapegoat.errors import InputError
 from scapegoat.federation.cast import Cast
+from scapegoat.federation.gathering import SCRATCH_FLOATS
 from scapegoat.federation.local import clients_at_once
 from scapegoat.federation.simulation import TRAIN_ACCURACY_RECORDS
-from scapegoat.gradients.plan import ACTIVATION_FLOATS
+from scapegoat.gradients.layer_map import ACTIVATION_FLOATS
 from scapegoat.modelling.flat_model import IMAGES_AT_ONCE, FlatModel
+from scapegoat.narrow_rows import READ_FLOATS
 
 LIBRARIES = 64 << 20
 """What is imported on the way: clustering, statistics, Parquet."""
@@ -57,48 +60,64 @@ class Need:
         return sorted((*self.kept, max(self.passing, key=lambda p: p.bytes)), key=lambda p: -p.bytes)
 
 
-def needed(cast: Cast, server_view: bool = False) -> Need:
-    """What the rounds of this federation will need."""
+def needed(cast: Cast, server_view: bool = False, *, elsewhere: bool = False) -> Need:
+    """What the rounds of this federation will need on this machine; the updates may lie `elsewhere`, in shards."""
     setting, model, rule = cast.setting, cast.model, cast.server.rule
     d, n, vector = model.d, setting.picked, 4.0 * model.d
     stale = setting.schedule.memory + (1 if cast.server.keeps_old else 0)
-    waiting = _waiting(n, setting.updates_per_step, setting.rounds)
+    size = setting.updates_per_step
+    waiting = _waiting(n, size, setting.rounds, copied=setting.updates != "bfloat16")
+    few = setting.updates == "bfloat16"
+    held = vector / 2 if few else vector
     fewer = "pick fewer clients (federation.fraction)"
+    halved = fewer if few or not attack_reads(cast) else f"{fewer}, federation.updates=bfloat16"
+    here = n
+    if elsewhere and not server_view:
+        here = n if setting.malicious and cast.attacker.looks(setting.rounds) else 0
     kept = [
-        Part(f"the updates of {n} clients", n * vector, fewer),
+        Part(f"the updates of {n} clients", here * held, halved),
         Part(
             f"{setting.server.optimizer}'s moments", setting.server.vectors * vector, "federation.server.optimizer=sgd"
         ),
         Part("earlier models", stale * vector, "a smaller federation.schedule.tau_max"),
-        Part("updates that wait", waiting * vector, "a smaller federation.schedule.buffer"),
+        Part("updates that wait", waiting * held, "a smaller federation.schedule.buffer"),
         Part("what the rule remembers", 4.0 * rule.keeps(setting.clients, d), "defense.sketch or defense.remember"),
         Part("the scores of every round", 4.0 * setting.rounds * len(cast.targets), "fewer attack.targets"),
     ]
     if server_view:
         seen = 6 * 8.0 * setting.clients * len(cast.targets)
         kept.append(Part("what a curious server notes", seen, "evaluation.server_view=false"))
+    # What is held in fewer bits is read in pieces, or a row at a time.
+    read = 4.0 * READ_FLOATS + vector if few else 0.0
     per_record = activations(model, cast.targets.x, cast.targets.y)
     passing = [
         _training(cast, per_record),
         _crafting(cast, per_record),
-        Part(f"{rule.name} over {n} updates", 4.0 * rule.needs(setting.updates_per_step, d) + BLOCKS, fewer),
+        Part(f"{rule.name} over {n} updates", 4.0 * rule.needs(size, d) + BLOCKS + read, fewer),
         Part("a checkpoint", 2 * vector),
         Part("the records of the last evaluation", _evaluated(cast)),
     ]
     return Need(tuple(kept), tuple(passing))
 
 
-def refuse_what_does_not_fit(cast: Cast, server_view: bool = False) -> Need:
+def refuse_what_does_not_fit(cast: Cast, server_view: bool = False, *, elsewhere: bool = False) -> Need:
     """What is needed; an InputError with the numbers where that is more than is free."""
-    need, free = needed(cast, server_view), available()
+    need, there = needed(cast, server_view, elsewhere=elsewhere), free_memory(cast.model.device)
+    free = available() if there is None else there
+    where = "memory" if there is None else f"the memory of {cast.model.device}"
     if need.bytes > free:
         told = [f"{human(p.bytes)} for {p.what}" for p in need.largest[:2]]
         ways = dict.fromkeys(p.less for p in need.largest[:2] if p.less)
         raise InputError(
-            f"the run needs {human(need.bytes)} of memory beside its data, {human(free)} are free: {', '.join(told)} "
+            f"the run needs {human(need.bytes)} of {where} beside its data, {human(free)} are free: {', '.join(told)} "
             f"(a model of {cast.model.d:,} parameters); what helps: {', '.join([*ways, 'a smaller model'])}"
         )
     return need
+
+
+def attack_reads(cast: Cast) -> bool:
+    """Whether the attack would read updates that are held in fewer bits."""
+    return all(part.reads("bfloat16") for part in cast.attacker.attack.parts())
 
 
 def activations(model: FlatModel, x: Tensor, y: Tensor) -> float:
@@ -116,14 +135,14 @@ def activations(model: FlatModel, x: Tensor, y: Tensor) -> float:
     model.module.eval()  # statistics stay as they are
     try:
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
-            model.task.losses(model.module(x[:2]), y[:2]).mean()
+            model.task.losses(model.outputs(x[:2]), y[:2]).mean()
     finally:
         model.module.train(training)
     return sum(found.values()) / max(len(x[:2]), 1)
 
 
-def _waiting(picked: int, size: int, rounds: int) -> int:
-    """Updates that wait at the most until the server steps, and the copy of them that it steps with; 0 in step."""
+def _waiting(picked: int, size: int, rounds: int, copied: bool = True) -> int:
+    """Updates that wait at the most until the server steps, and the copy, if any, that it steps with; 0 in step."""
     if size == picked:
         return 0
     waiting = most = 0
@@ -131,7 +150,7 @@ def _waiting(picked: int, size: int, rounds: int) -> int:
         waiting += picked
         most = max(most, waiting)
         waiting %= size
-    return most + size
+    return most + (size if copied else 0)
 
 
 def _training(cast: Cast, per_record: float) -> Part:
@@ -139,14 +158,20 @@ def _training(cast: Cast, per_record: float) -> Part:
     setting, model = cast.setting, cast.model
     floats = max(1, cast.targets.floats)
     together = clients_at_once(model.d, setting.batch_size * floats)
+    if setting.updates == "bfloat16":
+        together = min(together, max(1, SCRATCH_FLOATS // model.d))
     images = cast.targets.x.dim() == 4 and not model.has_statistics
-    at_once = IMAGES_AT_ONCE if images else setting.batch_size * min(together, setting.picked)
+    at_once = (model.routes.images or IMAGES_AT_ONCE) if images else setting.batch_size * min(together, setting.picked)
     batches = 4.0 * setting.batch_size * floats * min(together, setting.picked)
     own = 4.0 * model.d
+    if setting.updates == "bfloat16":
+        shared = cast.benign.local.shares_passes(model)
+        own += 4.0 * model.d * (min(together, setting.picked) if shared else 1)
     if setting.local.sends == "epochs":
         at_once = setting.batch_size
         batches = 4.0 * floats * max((len(shard) for shard in cast.splits.shards), default=0)
-        own = 4.0 * model.d * (3 + getattr(setting.local, "vectors", 0))
+        scratch = 1 if setting.updates == "bfloat16" else 0
+        own = 4.0 * model.d * (3 + scratch + getattr(setting.local, "vectors", 0))
     return Part("a training pass", batches + own + BACKWARD * per_record * at_once, "a smaller federation.batch_size")
 
 
@@ -154,7 +179,7 @@ def _crafting(cast: Cast, per_record: float) -> Part:
     """What the attacker's clients send, honestly and crafted, and gradients of mask samples that are written out."""
     setting, attacker = cast.setting, cast.attacker
     senders, d = min(setting.malicious, setting.picked), cast.model.d
-    own = (2 * senders + 2) * 4.0 * d
+    own = (2 * senders + 2 + (2 if setting.updates == "bfloat16" else 0)) * 4.0 * d
     if not senders or not attacker.attack.per_sample:
         return Part("the attacker's updates", own, "a smaller federation.malicious")
     # Linear layers are never written out: their inner products follow from activations.

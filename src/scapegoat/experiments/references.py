@@ -22,10 +22,13 @@ from scapegoat.experiments.store import RunStore
 from scapegoat.experiments.summary import stored_scores
 from scapegoat.membership.assessment import Scored, referenced_scores
 from scapegoat.membership.guards import permutation_p
+from scapegoat.membership.references import agreement
 from scapegoat.membership.scoring import Bools, Floats
 
 WATCHING = {"name": "passive"}
 AVERAGING = {"name": "fedavg"}
+FITTING = 0.5
+"""The least agreement of references with a run whose scores they help."""
 SHARED_BY_ATTACKS = ("targets", "mask")
 """What of the attack decides who trains on what."""
 
@@ -101,17 +104,27 @@ def reference_margins(store: RunStore, specs: Sequence[Spec], records: np.ndarra
 def with_references(store: RunStore, name: str, specs: Sequence[Spec]) -> tuple[dict[str, Any], pa.Table]:
     """A stored run's `membership` and `validity`, and its targets, with the scores that compare it with references.
 
-    The worst score and epsilon then pay for these scores too. Nothing is written: the run stays as it is.
+    The worst score and epsilon then pay for these scores too. References that do not fit the run (`agreement` below
+    `FITTING`) add none, and `references_reason` says so. Nothing is written: the run stays as it is.
     """
     targets, summary = store.targets(name), store.summary(name)
     member = targets["member"].to_numpy(zero_copy_only=False)
     own = stored_scores(targets)
     margins = targets["score_final"].to_numpy()[None]
-    added = referenced_scores(margins, *reference_margins(store, specs, targets["record"].to_numpy()))
+    references = reference_margins(store, specs, targets["record"].to_numpy())
+    fit = agreement(margins, references[0])
+    if fit < FITTING:
+        reason = (
+            f"references do not fit: they foretell these margins {fit:.2f} times as well as each other's (allowed: "
+            f"{FITTING:g} or more); rehearse the attack in them"
+        )
+        unhelped = {"references": len(specs), "references_agreement": fit, "references_reason": reason}
+        return {"membership": {**summary["membership"], **unhelped}}, targets
+    added = referenced_scores(margins, *references)
     scored = Scored(member=member, coins=parse(store.spec(name)).evaluation.design == "coin", scores=own | added)
     tested = {key: permutation_p(values, member) for key, values in added.items()}
     validity = {**summary["validity"], "permutation_p": {**summary["validity"]["permutation_p"], **tested}}
-    figures = scored.figures() | {"references": len(specs)}
+    figures = scored.figures() | {"references": len(specs), "references_agreement": fit}
     for key, values in added.items():
         targets = targets.append_column(f"score_{key}", pa.array(values, pa.float64()))
     return {"membership": {**summary["membership"], **figures}, "validity": validity}, targets

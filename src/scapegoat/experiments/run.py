@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import torch
 
-from scapegoat.errors import InputError, Stopped
+from scapegoat import devices
+from scapegoat.devices import CPU
+from scapegoat.errors import DeviceMemoryError, InputError, ScapegoatError, Stopped
 from scapegoat.experiments import summary as summaries
 from scapegoat.experiments.memory import refuse_what_does_not_fit
+from scapegoat.experiments.notebooks import notebook_progress
+from scapegoat.experiments.routes import measured
 from scapegoat.experiments.spec import Spec, parse
 from scapegoat.experiments.staging import Pins, staged
 from scapegoat.experiments.store import RunStore
 from scapegoat.federation import RoundRecord
 from scapegoat.federation.simulation import Simulation
 from scapegoat.membership.assessment import Scored, observed_scores
+
+if TYPE_CHECKING:
+    from scapegoat.experiments.shards.crew import Crew
 
 log = logging.getLogger("scapegoat.experiments")
 
@@ -32,19 +40,43 @@ Progress = Callable[[RoundRecord, int], None]
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run."""
+    """A finished run.
+
+    Examples
+    --------
+    >>> small = {"data": {"name": "hospital", "records": 700, "features": 40, "classes": 4, "validation": 40},
+    ...          "model": {"name": "mlp", "hidden": [8]}, "federation": {"clients": 4, "rounds": 2, "batch_size": 16},
+    ...          "attack": {"name": "passive", "targets": 40, "mask": 20}}
+    >>> result = run(small)
+    >>> result.spec.attack.name, result.summary["defense"], "attack_auc" in result.rounds.column_names
+    ('passive', 'fedavg', True)
+    """
 
     spec: Spec
+    """The spec as it was run."""
     summary: dict[str, Any]
+    """What `scapegoat run --json` prints."""
     rounds: pa.Table
+    """One row per round."""
     targets: pa.Table
+    """One row per target."""
 
 
-def prepare(spec: Spec, root: str | Path | None = None) -> Simulation:
+def prepare(spec: Spec, root: str | Path | None = None, shards: Crew | None = None) -> Simulation:
     """The federation of a spec, before its first round; refused if it will not fit into memory."""
     cast = staged(spec, root)
-    refuse_what_does_not_fit(cast, spec.evaluation.server_view)
-    return Simulation(cast, spec.evaluation.every, server_view=spec.evaluation.server_view)
+    # Shards find room for their updates themselves.
+    apart = {} if shards is None else {"elsewhere": True}
+    refuse_what_does_not_fit(cast, spec.evaluation.server_view, **apart)
+    if spec.routes == "measured" and cast.model.device == CPU:  # an accelerator has no routes to choose from
+        cast.model.routes = measured(cast).routes
+        refuse_what_does_not_fit(cast, spec.evaluation.server_view, **apart)
+    updates = None
+    if shards is not None:
+        from scapegoat.experiments.shards.gathering import InShards
+
+        updates = InShards(cast, shards)
+    return Simulation(cast, spec.evaluation.every, server_view=spec.evaluation.server_view, updates=updates)
 
 
 def run(
@@ -54,6 +86,8 @@ def run(
     root: str | Path | None = None,
     progress: Progress | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    shards: int | None = None,
+    ray: str = "local",
 ) -> Result:
     """Run one federation and return what happened.
 
@@ -66,6 +100,9 @@ def run(
     progress: `progress(record, rounds)` is called after each round. A KeyboardInterrupt that it raises saves that
         round; one inside a round leaves the last checkpoint as it is.
     checkpoint_seconds: how much work a kill may cost.
+    shards: processes that clients and updates are spread over, on a Ray cluster; None computes everything here. The
+        numbers are the same.
+    ray: the cluster: `local` starts one on this machine, `auto` or an address is one that runs already.
 
     Returns
     -------
@@ -91,15 +128,46 @@ def run(
     threads = torch.get_num_threads()
     torch.set_num_threads(parsed.threads)
     try:
-        return _compute(parsed, runs, root, progress, checkpoint_seconds)
+        with notebook_progress() as line, devices.repeatable(parsed.device), _crew(parsed, shards, ray, root) as crew:
+            shown = line.show_round if line is not None and progress is None else progress
+            return _compute(parsed, runs, root, shown, checkpoint_seconds, crew)
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, ScapegoatError) or not devices.short_of_memory(error):
+            raise
+        raise DeviceMemoryError(f"{parsed.device}: memory ran out ({_first_line(error)})") from error
     finally:
         torch.set_num_threads(threads)
 
 
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _crew(
+    spec: Spec, shards: int | None, ray: str, root: str | Path | None
+) -> contextlib.AbstractContextManager[Crew | None]:
+    if shards is None:
+        return contextlib.nullcontext()
+    for key, value, kept in (
+        ("device", spec.device, "cpu"),
+        ("federation.updates", spec.federation.updates, "float32"),
+    ):
+        if value != kept:
+            raise InputError(f"{key}: {value} is not for a federation in shards (allowed: {kept})")
+    from scapegoat.experiments.shards.crew import crew
+
+    return crew(spec, address=ray, shards=shards, root=root)
+
+
 def _compute(
-    spec: Spec, store: RunStore | None, root: str | Path | None, progress: Progress | None, checkpoint_seconds: float
+    spec: Spec,
+    store: RunStore | None,
+    root: str | Path | None,
+    progress: Progress | None,
+    checkpoint_seconds: float,
+    shards: Crew | None,
 ) -> Result:
-    simulation, spent = _resumed(spec, store, root)
+    simulation, spent = _resumed(spec, store, root, shards)
     started = last = time.perf_counter()
     saved = simulation.round
 
@@ -160,9 +228,11 @@ def _scored(simulation: Simulation) -> Scored:
     return Scored(member=cast.member, coins=cast.coins, scores=scores)
 
 
-def _resumed(spec: Spec, store: RunStore | None, root: str | Path | None) -> tuple[Simulation, float]:
+def _resumed(
+    spec: Spec, store: RunStore | None, root: str | Path | None, shards: Crew | None
+) -> tuple[Simulation, float]:
     """The run where it was stopped, and the seconds spent on it; from the start where nothing usable was saved."""
-    simulation = prepare(spec, root)
+    simulation = prepare(spec, root, shards)
     if store is None or (saved := store.load_checkpoint(spec.hash)) is None:
         return simulation, 0.0
     try:
@@ -173,5 +243,5 @@ def _resumed(spec: Spec, store: RunStore | None, root: str | Path | None) -> tup
     except (LookupError, TypeError, ValueError, RuntimeError) as error:
         log.warning("%s: the checkpoint is of another version (%r); the run starts again", store.part(spec.hash), error)
         # The first one may be restored by half.
-        return prepare(spec, root), 0.0
+        return prepare(spec, root, shards), 0.0
     return simulation, spent

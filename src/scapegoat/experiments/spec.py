@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,8 @@ from scapegoat.data.splits import Design
 from scapegoat.errors import InputError, OptionError, shown
 from scapegoat.extending.plugins import load_plugins
 from scapegoat.federation import FederationSetting
+from scapegoat.kernels.routes import RoutesBy
+from scapegoat.modelling.flat_model import Precision
 from scapegoat.models import ModelSpec
 from scapegoat.models import registry as models
 from scapegoat.protections import Protection
@@ -51,6 +54,13 @@ _DEFAULT_NAMES = {
     "federation.schedule": "sync",
 }
 
+
+def _device(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda|cuda:[0-9]{1,3}|mps", value):
+        return value
+    raise OptionError("", f"{shown(value)} is not a device (one of: auto, cpu, cuda, cuda:N, mps)")
+
+
 _written = PlainSerializer(lambda component: component.canonical())
 
 
@@ -69,12 +79,16 @@ class Evaluation(BaseModel):
     scored as a curious server would, who sees every client's update.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     every: Annotated[int, Field(ge=1)] = 10
+    """Rounds from one measurement of the test accuracy to the next."""
     design: Design = added("even")
+    """How members are chosen: evenly from the clients' records, or each target by a fair coin."""
     reference: Annotated[int, Field(ge=0)] = added(0)
+    """Which reference federation this is; 0: none, the one that is attacked."""
     server_view: bool = added(False)
+    """Whether targets are also scored as a curious server would."""
 
     @model_validator(mode="after")
     def _references_toss_coins(self) -> Evaluation:
@@ -88,28 +102,53 @@ class Evaluation(BaseModel):
 
 
 class Spec(BaseModel):
-    """All that decides a run's numbers. `threads` is among it, because the order of float sums is."""
+    """All that decides a run's numbers. `threads` and `routes` are among it, because the order of float sums is.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    So is `device`, where models, records and updates live from start to end; `auto` is settled before a run has a name.
+
+    Examples
+    --------
+    >>> spec = parse({"data": "hospital", "defense": {"name": "atm", "trim": 2}, "federation": {"clients": 20}})
+    >>> spec.defense.trim, spec.federation.rounds, len(spec.hash)
+    (2, 400, 64)
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     seed: Annotated[int, Field(ge=0)] = 0
+    """What all randomness is derived from."""
     data: Annotated[DataSpec, PlainValidator(data_sets.parse), _written] = Field(
         default_factory=lambda: data_sets.get(_DEFAULT_NAMES["data"])
     )
+    """The data set."""
     model: Annotated[ModelSpec, PlainValidator(models.parse), _written] = Field(
         default_factory=lambda: models.get(_DEFAULT_NAMES["model"])
     )
+    """The model."""
     federation: FederationSetting = FederationSetting()
+    """Who takes part, how often, and how the server steps."""
     attack: Annotated[Attack, PlainValidator(attacks.parse), _written] = Field(
         default_factory=lambda: attacks.get(_DEFAULT_NAMES["attack"])
     )
+    """What the hostile clients do."""
     defense: Annotated[Rule, PlainValidator(aggregation.parse), _written] = Field(
         default_factory=lambda: aggregation.get(_DEFAULT_NAMES["defense"])
     )
+    """The server's aggregation rule, or a pipeline of them."""
     evaluation: Evaluation = Evaluation()
+    """How the targets are drawn, and how often the test accuracy is measured."""
     task: Annotated[TaskSpec | None, PlainValidator(_task), _written_or_none] = added(None)
+    """What the model is trained for; none: what the data's labels say."""
     threads: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Threads of each run."""
+    routes: RoutesBy = added("fixed")
+    """Whether the ways that passes are taken by are fixed, or measured on this machine."""
+    device: Annotated[str, PlainValidator(_device)] = added("cpu")
+    """Where models, records and updates live: cpu, cuda, cuda:1, mps, or auto for what there is."""
+    precision: Precision = added("float32")
+    """What passes are computed in; updates, rules and steps are float32 all the same."""
     plugins: tuple[str, ...] = added(())
+    """Modules that register components of your own."""
 
     @model_validator(mode="before")
     @classmethod
@@ -140,6 +179,16 @@ class Spec(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _attack_reads_updates(self) -> Spec:
+        held, full = self.federation.updates, self.attack.knowledge == "full"
+        bad = next((part.name for part in self.attack.parts() if full and not part.reads(held)), None)
+        if bad is not None and self.federation.malicious:
+            raise OptionError(
+                "federation.updates", f"{held} is not for {bad}, which needs its peers' updates in float32"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _server_has_data(self) -> Spec:
         parts: tuple[Rule | Protection, ...] = (*self.defense.parts(), *self.federation.protect)
         needy = next((part.name for part in parts if part.needs_server_data), None)
@@ -166,7 +215,11 @@ class Spec(BaseModel):
         return derive(self.seed, "reference", reference) if reference else self.seed
 
 
-def parse(value: Spec | Mapping[str, Any] | str | Path | None, overrides: Iterable[str] = ()) -> Spec:
+SpecLike = Spec | Mapping[str, Any] | str | Path
+"""A spec as a user gives it: a spec, a mapping, or a YAML file."""
+
+
+def parse(value: SpecLike | None, overrides: Iterable[str] = ()) -> Spec:
     """A Spec from a Spec, a mapping or a YAML file, with `key.path=value` overrides; one-line errors."""
     if isinstance(value, Spec):
         plain: Any = value.canonical()
@@ -175,7 +228,7 @@ def parse(value: Spec | Mapping[str, Any] | str | Path | None, overrides: Iterab
     else:
         plain = dict(value) if value is not None else {}
     if not isinstance(plain, dict):
-        raise InputError(f"spec: a mapping of keys is expected, got {type(plain).__name__}")
+        raise InputError(f"spec: {type(plain).__name__} is not allowed; it must be a mapping of keys")
     for override in overrides:
         plain = override_key(plain, override)
     try:

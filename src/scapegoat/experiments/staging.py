@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from scapegoat import data, models, tasks
+from scapegoat import data, devices, models, tasks
 from scapegoat.data import Dataset
 from scapegoat.data.base import MEANT
 from scapegoat.data.splits import split
@@ -38,10 +38,14 @@ def staged(spec: Spec, root: str | Path | None = None) -> Cast:
     )
     initial = model_seed(spec.training_seed)
     outputs = task.outputs(dataset.classes)
-    model = models.build(spec.model, dataset.input_shape, outputs, initial, dataset.input_dtype, task)
+    device = devices.find(spec.device)
+    model = models.build(
+        spec.model, dataset.input_shape, outputs, initial, dataset.input_dtype, task, device, spec.precision
+    )
     if task.loss is not None:
         few = torch.arange(min(TRIED, len(dataset)))
-        task.own.check(task.shaped(model.logits(model.initial(), dataset.inputs(few))), dataset.y[few])
+        outputs_of_few = devices.host(model.logits(model.initial(), dataset.inputs(few).to(device)))
+        task.own.check(task.shaped(outputs_of_few), dataset.y[few])
     if not dataset.input_dtype.is_floating_point:
         _refuse_unknown_tokens(dataset, model)
     return cast(
@@ -63,7 +67,7 @@ def _refuse_unknown_tokens(dataset: Dataset, model: models.FlatModel) -> None:
     model.module.eval()
     for row in sorted(set(values.argmax(dim=0).tolist())):
         try:
-            model.module(dataset.inputs(torch.tensor([row])))
+            model.module(dataset.inputs(torch.tensor([row])).to(model.device))
         except (IndexError, RuntimeError) as error:
             raise InputError(
                 f"data: record {row} of {dataset.name} has the token {int(values[row].max())}, which the model cannot "
@@ -105,7 +109,12 @@ class Pins:
         self._models: dict[str, models.ModelSpec] = {}
 
     def pinned(self, spec: Spec) -> Spec:
-        """The spec with the content of a user's own files and model in it, so that a changed one is another run."""
+        """The spec with the content of a user's own files and model in it, so that a changed one is another run.
+
+        So is the device that `auto` stands for.
+        """
+        if spec.device == "auto":
+            spec = spec.model_copy(update={"device": devices.chosen(spec.device)})
         key = str(spec.data.canonical())
         if key not in self._contents:
             self._contents[key] = spec.data.fingerprint(data.roots(self._root))
@@ -114,7 +123,7 @@ class Pins:
             spec = spec.model_copy(update={"data": spec.data.model_copy(update={"content": content})})
         if spec.task is None and (content is not None or spec.model.unpinned):
             found = found_task(spec, records_of(spec, self._root))
-            if found.name != Classification.name:
+            if not isinstance(found, Classification):
                 spec = spec.model_copy(update={"task": found})
         if spec.task is not None and spec.task.loss is not None:
             spec = spec.model_copy(update={"task": spec.task.pinned()})

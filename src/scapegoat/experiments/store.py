@@ -60,7 +60,15 @@ TARGETS = pa.schema(
 
 
 class RunStore:
-    """`DIR/runs/<hash>/` holds a finished run; `DIR/runs/<hash>.part/` one that is under way."""
+    """The runs in `directory`: `runs/<hash>/` holds a finished one, `runs/<hash>.part/` one that is under way.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     RunStore(folder).finished()
+    []
+    """
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
@@ -96,7 +104,7 @@ class RunStore:
         return found.problem or found.lacking or None
 
     def mark(self, name: str) -> Mark:
-        """How a run under way fares."""
+        """How far a run under way is."""
         return run_folders.read_mark(self.part(name))
 
     def spec(self, name: str) -> dict[str, Any]:

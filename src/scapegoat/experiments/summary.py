@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from scapegoat.devices import described, host
+from scapegoat.experiments import routes
 from scapegoat.experiments.spec import Spec, describe
 from scapegoat.experiments.store import ROUNDS, TARGETS
 from scapegoat.federation import Cast, RoundRecord
@@ -120,10 +122,10 @@ def client_accuracies(cast: Cast) -> dict[int, float]:
     A rule that takes an honest minority for a hostile one shows here, while the mean over all hides it. Classes of
     which there is no test record are left out; empty where there are no classes.
     """
-    task, y = cast.model.task, cast.test.y
+    task, y = cast.model.task, host(cast.test.y)
     if task.labels != "classes" or not len(y):
         return {}
-    logits = cast.model.logits(cast.server.parameters, cast.test.x)
+    logits = host(cast.model.logits(cast.server.parameters, cast.test.x))
     score = {c: task.score(logits[y == c], y[y == c]) for c in sorted(set(y.tolist()))}
     found = {}
     for client, shard in enumerate(cast.splits.shards):
@@ -217,13 +219,14 @@ def summarise(
     tested, accuracy, task = len(cast.test), records[-1].test_accuracy, cast.model.task
     epsilon = last_epsilon(records)
     # There may be many references, and what records alone tell is the audited run's matter.
-    seen = None if spec.evaluation.reference else blind(cast.targets.x.numpy(), cast.truth.label, cast.member)
+    known = host(cast.targets.x).numpy()
+    seen = None if spec.evaluation.reference else blind(known, cast.truth.label, cast.member)
     return {
         "spec_hash": spec.hash,
         "attack": spec.attack.name,
         "defense": describe(spec.defense),
         "data": spec.data.name,
-        "data_notes": list(cast.dataset.notes),
+        "data_notes": [*cast.dataset.notes, *_about_test(spec, tested)],
         "model": spec.model.name,
         "task": task.name,
         "metric": task.metric,
@@ -245,6 +248,9 @@ def summarise(
         | ({} if epsilon is None else {"epsilon": epsilon}),
         **({"privacy": privacy} if privacy is not None else {}),
         **protection_summary(spec, records),
+        "routes": routes.told(spec.routes, cast.model.routes),
+        **({} if spec.device == "cpu" else {"device": described(cast.model.device)}),
+        **({} if spec.precision == "float32" else {"precision": spec.precision}),
         "versions": versions(),
     }
 
@@ -256,3 +262,9 @@ def protection_summary(spec: Spec, records: Sequence[RoundRecord]) -> dict[str, 
     trained = sum(record.loss is not None for record in records)
     names = [protection.name for protection in spec.federation.protect]
     return {"protections": names} | ({"trained_rounds": trained} if trained < len(records) else {})
+
+
+def _about_test(spec: Spec, tested: int) -> list[str]:
+    if spec.data.test is None:
+        return []
+    return [f"the test accuracy is that of {tested:,} records (data.test), since more make evaluated rounds slower"]

@@ -21,6 +21,11 @@ def explained(error: BaseException) -> str:
     return said if isinstance(error, SyntaxError) else said + _where(error)
 
 
+def in_user_code(error: BaseException) -> bool:
+    """Whether the error came through code that is neither ours nor installed."""
+    return bool(_where(error))
+
+
 def installed(path: Path) -> bool:
     """Whether a file belongs to Python or to an installed package."""
     if {"site-packages", "dist-packages"} & set(path.parts):

@@ -6,7 +6,7 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -36,6 +36,14 @@ def resolve(kind: str, path: str) -> Any:
             raise InputError(f"{kind} {path}: {module_name} has no {attribute!r}")
         target = getattr(target, part)
     return target
+
+
+def resolve_callable(kind: str, path: str) -> Callable[..., Any]:
+    """As `resolve`, for a function or a class."""
+    found = resolve(kind, path)
+    if not callable(found):
+        raise InputError(f"{kind} {path}: is {type(found).__name__}, not something that can be called")
+    return found  # type: ignore[no-any-return]
 
 
 def import_module(what: str, module_name: str) -> ModuleType:

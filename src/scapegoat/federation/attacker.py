@@ -20,8 +20,8 @@ from scapegoat.randomness import derive, generator
 class OwnClients:
     """What the attacker's own clients would honestly send: trained on the mask data, nothing else.
 
-    Attacks get it as it is, so it holds one seed a client and round, from which nobody gets back to the run's seed: the
-    splits and the order of the targets follow from that one.
+    Attacks get it as it is, so it holds one seed per client and round, from which nobody gets back to the run's seed:
+    the splits and the order of the targets follow from that one.
     """
 
     model: FlatModel
@@ -33,7 +33,7 @@ class OwnClients:
 
     def __call__(self) -> Tensor:
         """Honest updates [m, d], one per client."""
-        out = torch.empty(len(self.seeds), self.model.d)
+        out = torch.empty(len(self.seeds), self.model.d, device=self.model.device)
         for row, seed in enumerate(self.seeds):
             self.local.updates(self.model, [self.start], [self.mask], self.batch_size, [seed], out[row : row + 1])
         return out
@@ -53,6 +53,11 @@ class Attacker:
     seed: int
     trim: int | None
     memory: dict[str, Tensor] = field(default_factory=dict)
+
+    def looks(self, round_: int) -> bool:
+        """Whether the attack may look at what the honest clients send this round."""
+        attack = self.attack
+        return round_ >= attack.start_round and attack.knowledge == "full" and any(p.looks for p in attack.parts())
 
     def craft(self, round_: int, clients: list[int], start: Tensor, benign: Tensor, honest: Sequence[int]) -> Crafted:
         """What the attacker's picked clients send, given the benign updates of this round and the ids they came from.

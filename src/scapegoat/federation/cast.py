@@ -98,8 +98,10 @@ def cast(
 
     training = seed if training_seed is None else training_seed
 
+    records = dataset.on(model.device)
+
     def samples(rows: Tensor) -> Samples:
-        return Samples(dataset.inputs(rows), dataset.y[rows])
+        return Samples(records.inputs(rows), records.targets(rows))
 
     # Honest training is protected, the attacker's clients included; what an attack crafts is not.
     local = setting.local.trained_by(protected(setting.client_protections))
@@ -119,12 +121,12 @@ def cast(
         member=splits.member[order].numpy(),
         targets=targets,
         test=samples(splits.test),
-        benign=BenignClients(dataset, splits.shards, model, local, setting.batch_size, training),
+        benign=BenignClients(records, splits.shards, model, local, setting.batch_size, training),
         attacker=Attacker(
             attack=attack,
             model=model,
             targets=targets,
-            wrong_labels=splits.wrong_labels[order],
+            wrong_labels=splits.wrong_labels[order].to(model.device),
             mask=mask,
             local=local,
             batch_size=setting.batch_size,

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from scapegoat.accounting import Exposure
 from scapegoat.data import Dataset
+from scapegoat.devices import Number
 from scapegoat.federation.local import LocalRule, Shard
 from scapegoat.models import FlatModel
 from scapegoat.randomness import derive
@@ -32,14 +33,30 @@ class BenignClients:
         shard = self.shards[client]
         return shard[self.local.draw(len(shard), self.batch_size, derive(self.seed, "batch", round_, client))]
 
-    def updates(self, round_: int, clients: list[int], starts: list[Tensor], out: Tensor) -> tuple[float, Tensor]:
+    def updates(self, round_: int, clients: list[int], starts: list[Tensor], out: Tensor) -> tuple[Number, Tensor]:
         """Write each client's update to its row of `out`.
 
         Returns the mean loss, and the mean of the clients' running statistics (empty for models without any).
         """
-        records = [Shard(self.dataset, self.shards[client]) for client in clients]
+        return self.local.updates(*self._given(round_, clients, starts), out)
+
+    def totals(self, round_: int, clients: list[int], starts: list[Tensor], out: Tensor) -> tuple[Number, Tensor]:
+        """The same with sums in place of means, for the clients of one of the `passes`."""
+        return self.local.totals(*self._given(round_, clients, starts), out)
+
+    def passes(self, clients: list[int], starts: list[Tensor]) -> list[list[int]]:
+        """Which of these clients are computed together."""
+        return self.local.passes(self.model, starts, self._records(clients), self.batch_size)
+
+    def _records(self, clients: list[int]) -> list[Shard]:
+        return [Shard(self.dataset, self.shards[client]) for client in clients]
+
+    def _given(
+        self, round_: int, clients: list[int], starts: list[Tensor]
+    ) -> tuple[FlatModel, list[Tensor], list[Shard], int, list[int]]:
+        """All that the local rule asks for, but where to write."""
         seeds = [derive(self.seed, self.local.purpose, round_, client) for client in clients]
-        return self.local.updates(self.model, starts, records, self.batch_size, seeds, out)
+        return self.model, starts, self._records(clients), self.batch_size, seeds
 
     def privacy(self, picked: Iterable[list[int]]) -> dict[str, Any] | None:
         """What the noise of their training promises their records, given who was picked in each round; None without."""

@@ -12,6 +12,7 @@ from pydantic import Field, PrivateAttr
 from torch import Tensor
 
 from scapegoat.data import Dataset
+from scapegoat.devices import Number, later
 from scapegoat.errors import InputError
 from scapegoat.federation.training import PLAIN, Training
 from scapegoat.gradients import client_gradients
@@ -55,7 +56,7 @@ class Shard:
     def take(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels at these positions of the shard."""
         rows = self.rows[positions]
-        return self.dataset.inputs(rows), self.dataset.y[rows]
+        return self.dataset.inputs(rows), self.dataset.targets(rows)
 
 
 class LocalRule(Component):
@@ -91,6 +92,10 @@ class LocalRule(Component):
             return draw_poisson_batch(size, min(1.0, batch_size / max(size, 1)), seed)
         return draw_batch(size, batch_size, seed)
 
+    def shares_passes(self, model: FlatModel) -> bool:
+        """Whether clients may share passes, so that there are several routes to their updates."""
+        return False
+
     def steps(self, records: int, batch_size: int) -> int:
         """Batches that a client with so many records trains on in a round."""
         raise NotImplementedError
@@ -104,7 +109,7 @@ class LocalRule(Component):
 
     def alone(
         self, model: FlatModel, start: Tensor, records: Records, batch_size: int, seed: int, out: Tensor
-    ) -> float:
+    ) -> Number:
         """Write one client's update to `out` [d] and return its mean loss. The model's statistics move on."""
         raise NotImplementedError
 
@@ -116,12 +121,25 @@ class LocalRule(Component):
         batch_size: int,
         seeds: Sequence[int],
         out: Tensor,
-    ) -> tuple[float, Tensor]:
+    ) -> tuple[Number, Tensor]:
         """Write each client's update to its row of `out`; the model's statistics are as before afterwards.
 
         Returns the mean loss, and the mean of the clients' running statistics (empty for models without any).
         """
-        losses = 0.0
+        losses, statistics = self.totals(model, starts, records, batch_size, seeds, out)
+        return losses / len(records), statistics / len(records)
+
+    def totals(
+        self,
+        model: FlatModel,
+        starts: Sequence[Tensor],
+        records: Sequence[Records],
+        batch_size: int,
+        seeds: Sequence[int],
+        out: Tensor,
+    ) -> tuple[Number, Tensor]:
+        """As `updates`, with the sums of losses and statistics. Those of `passes` add up to those of all, in order."""
+        losses: Number = 0.0
         before = model.buffers()
         statistics = torch.zeros_like(before)
         for row, (start, held, seed) in enumerate(zip(starts, records, seeds, strict=True)):
@@ -129,7 +147,13 @@ class LocalRule(Component):
             losses += self.alone(model, start, held, batch_size, seed, out[row])
             statistics += model.buffers()
         model.set_buffers(before)
-        return losses / len(records), statistics / len(records)
+        return losses, statistics
+
+    def passes(
+        self, model: FlatModel, starts: Sequence[Tensor], records: Sequence[Records], batch_size: int
+    ) -> list[list[int]]:
+        """Rows of clients that are computed together: any process gets the same bits of all clients of a pass."""
+        return [[row] for row in range(len(records))]
 
     def probe_step(self, server: OptimizerOptions) -> float:
         """How far a client's own model is from the global one, in multiples of what it sends."""
@@ -147,6 +171,10 @@ class Gradient(LocalRule):
     purpose = "batch"
     protectable = True
 
+    def shares_passes(self, model: FlatModel) -> bool:
+        """Unless each has statistics or protections of its own."""
+        return not model.has_statistics and self.training is PLAIN
+
     def steps(self, records: int, batch_size: int) -> int:
         """One."""
         return 1
@@ -158,7 +186,7 @@ class Gradient(LocalRule):
 
     def alone(
         self, model: FlatModel, start: Tensor, records: Records, batch_size: int, seed: int, out: Tensor
-    ) -> float:
+    ) -> Number:
         """The gradient of one batch; a record that BatchNorm cannot normalise changes nothing."""
         x, y = records.take(self.draw(len(records), batch_size, seed))
         usual = min(batch_size, len(records))
@@ -168,7 +196,7 @@ class Gradient(LocalRule):
             return _untrained(model, start, x, y, batch_size)
         return loss if len(y) else _evaluated(model, start, records, batch_size)
 
-    def updates(
+    def totals(
         self,
         model: FlatModel,
         starts: Sequence[Tensor],
@@ -176,20 +204,35 @@ class Gradient(LocalRule):
         batch_size: int,
         seeds: Sequence[int],
         out: Tensor,
-    ) -> tuple[float, Tensor]:
+    ) -> tuple[Number, Tensor]:
         """As for every local rule; clients that start from the same model share passes where no layer forbids it."""
-        if model.has_statistics or self.training is not PLAIN:
-            return super().updates(model, starts, records, batch_size, seeds, out)
-        losses = 0.0
-        for start, rows in _together(starts, clients_at_once(model.d, batch_size * records[0].floats)):
+        if not self.shares_passes(model):
+            return super().totals(model, starts, records, batch_size, seeds, out)
+        losses: Number = 0.0
+        for start, rows in self._together(model, starts, records, batch_size):
             batches = [draw_batch(len(records[row]), batch_size, seeds[row]) for row in rows]
             x, y = _gathered([records[row] for row in rows], batches)
             adjacent = rows[-1] - rows[0] + 1 == len(rows)
-            block = out[rows[0] : rows[-1] + 1] if adjacent else torch.empty(len(rows), out.shape[1])
-            losses += float(sum(client_gradients(model, start, x, y, [len(b) for b in batches], block)))
+            block = out[rows[0] : rows[-1] + 1] if adjacent else torch.empty(len(rows), out.shape[1], device=out.device)
+            losses += sum(client_gradients(model, start, x, y, [len(b) for b in batches], block))
             if not adjacent:
-                out[rows] = block
-        return losses / len(records), torch.empty(0)
+                for row, update in zip(rows, block, strict=True):
+                    out[row] = update
+        return losses, torch.empty(0, device=out.device)
+
+    def passes(
+        self, model: FlatModel, starts: Sequence[Tensor], records: Sequence[Records], batch_size: int
+    ) -> list[list[int]]:
+        """Clients that share a pass, or each alone."""
+        if not self.shares_passes(model):
+            return super().passes(model, starts, records, batch_size)
+        return [rows for _, rows in self._together(model, starts, records, batch_size)]
+
+    def _together(
+        self, model: FlatModel, starts: Sequence[Tensor], records: Sequence[Records], batch_size: int
+    ) -> Iterator[tuple[Tensor, list[int]]]:
+        at_once = clients_at_once(model.d, batch_size * records[0].floats)
+        return _together(starts, min(at_once, model.routes.together or at_once))
 
     def probe_step(self, server: OptimizerOptions) -> float:
         """The server's learning rate: a gradient is not yet a step."""
@@ -227,16 +270,17 @@ class Epochs(LocalRule):
 
     def alone(
         self, model: FlatModel, start: Tensor, records: Records, batch_size: int, seed: int, out: Tensor
-    ) -> float:
+    ) -> Number:
         """Train from `start` on all records; write `start - local` to `out`."""
         optimizer = OptimizerOptions(optimizer=self.optimizer, lr=self.lr)
         state: dict[str, Tensor] = {}
         local = start.clone()
-        losses = []
+        losses: list[Number] = []
         grad = torch.empty_like(start)
         x, y = records.take(torch.arange(len(records)))
         usual = min(batch_size, len(y))
         for step, rows in enumerate(self._batches(len(y), batch_size, seed)):
+            rows = rows.to(x.device)
             loss = self.training.gradient(model, local, x[rows], y[rows], grad, seed=seed, step=step, usual=usual)
             if loss is not None:
                 optimizer.advance(local, grad, state)
@@ -289,22 +333,22 @@ def _gathered(records: Sequence[Records], batches: Sequence[Tensor]) -> tuple[Te
     first = records[0]
     if isinstance(first, Shard) and all(isinstance(r, Shard) and r.dataset is first.dataset for r in records):
         rows = torch.cat([r.rows[b] for r, b in zip(records, batches, strict=True) if isinstance(r, Shard)])
-        return first.dataset.inputs(rows), first.dataset.y[rows]
+        return first.dataset.inputs(rows), first.dataset.targets(rows)
     taken = [r.take(b) for r, b in zip(records, batches, strict=True)]
     return torch.cat([x for x, _ in taken]), torch.cat([y for _, y in taken])
 
 
-def _untrained(model: FlatModel, start: Tensor, x: Tensor, y: Tensor, batch_size: int) -> float:
+def _untrained(model: FlatModel, start: Tensor, x: Tensor, y: Tensor, batch_size: int) -> Number:
     """The loss of a client with a single record, which sends no change; a user who asked for such batches is told."""
     if batch_size == 1:
         raise InputError("federation.batch_size: 1 is too few for a model with BatchNorm (allowed: 2 or more)")
-    return float(model.task.losses(model.logits(start, x), y, "mean"))
+    return later(model.task.losses(model.logits(start, x), y, "mean"))
 
 
-def _evaluated(model: FlatModel, vector: Tensor, records: Records, batch_size: int) -> float:
+def _evaluated(model: FlatModel, vector: Tensor, records: Records, batch_size: int) -> Number:
     """The loss that a client reports whose batches were all empty, which Poisson's sampling allows."""
     x, y = records.take(torch.arange(min(len(records), batch_size)))
-    return float(model.task.losses(model.logits(vector, x), y, "mean"))
+    return later(model.task.losses(model.logits(vector, x), y, "mean"))
 
 
 def draw_batch(size: int, batch_size: int, seed: int) -> Tensor:

@@ -17,7 +17,7 @@ class Truth:
     """What only the auditor knows, target by target.
 
     `record` are row numbers in the data, `client` is whose record it is: of members always, of the others where coins
-    decided over membership (else None). `label` is the class, or, where labels are no classes, the group that the task
+    decided over membership (else None). `label` is the class, or, where labels are not classes, the group that the task
     puts the record in; `wrong_label` is the class that the attacker claims.
     """
 

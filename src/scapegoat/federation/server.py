@@ -8,11 +8,12 @@ from torch import Tensor
 
 from scapegoat.aggregation import Aggregate, AggregationContext, Rule, Score, Stack
 from scapegoat.attacks import Samples
+from scapegoat.devices import host
 from scapegoat.federation.local import LocalRule
 from scapegoat.membership import metrics
 from scapegoat.models import FlatModel
 from scapegoat.optimizers import OptimizerOptions
-from scapegoat.protections import Look, ServerProtection
+from scapegoat.protections import Look, ServerProtection, pace_of
 from scapegoat.randomness import derive, generator, numpy_generator
 
 
@@ -58,9 +59,11 @@ class Server:
         self.protection_state: dict[str, Tensor] = {}
         self.steps = 0
         self.stopped = False
+        self._pace = 1.0
 
     def step(self, updates: Stack, client_ids: list[int], sample_counts: list[int], round_: int) -> Aggregate:
         """Aggregate the rows and move the global parameters; a round with no usable row changes nothing."""
+        self._pace = pace_of(self.protections, round_, self.rounds)
         aggregate = self.rule(updates, self.context(client_ids, sample_counts, round_))
         self.steps += 1
         if bool(aggregate.kept.any()):
@@ -88,13 +91,13 @@ class Server:
             task.margins(self.model.logits(self.parameters, own.x), own.y) for own in (self.planted, self.validation)
         ]
         member = np.repeat([True, False], [len(told[0]), len(told[1])])
-        return metrics.auc_value(torch.cat(told).numpy(), member)
+        return metrics.auc_value(host(torch.cat(told)).numpy(), member)
 
     def _advance(self, parameters: Tensor, update: Tensor, state: dict[str, Tensor]) -> None:
         """Move the parameters in place, as the protections and the optimizer say."""
         for protection in self.protections:
-            update = protection.before_step(parameters, update, self.optimizer.lr)
-        self.optimizer.advance(parameters, update, state)
+            update = protection.before_step(parameters, update, self.optimizer.lr * self._pace)
+        self.optimizer.advance(parameters, update, state, self._pace)
 
     def look(self, round_: int, loss: float) -> dict[str, float]:
         """Let the protections see what the round came to, and end training if one of them says so; what they note."""
@@ -107,7 +110,7 @@ class Server:
 
     def _validation_loss(self) -> float:
         outputs = self.model.logits(self.parameters, self.validation.x)
-        return float(self.model.task.losses(outputs, self.validation.y, "mean"))
+        return float(host(self.model.task.losses(outputs, self.validation.y, "mean")))
 
     def context(self, client_ids: list[int], sample_counts: list[int], round_: int) -> AggregationContext:
         """What the rule is told beside the updates."""
@@ -136,14 +139,14 @@ class Server:
     def _score(self, update: Tensor) -> Score:
         x, y = self.validation.x, self.validation.y
         outputs, task = self.model.logits(self._candidate(update), x), self.model.task
-        return Score(float(task.losses(outputs, y, "mean")), task.error(outputs, y))
+        return Score(float(host(task.losses(outputs, y, "mean"))), task.error(outputs, y))
 
     def root_update(self, round_: int) -> Tensor:
         """What the server itself would send, trained on its validation data as a client without protections is."""
         return self._own_update(self.validation, "root", round_)
 
     def _own_update(self, records: Samples, purpose: str, round_: int) -> Tensor:
-        out = torch.empty(self.model.d)
+        out = torch.empty(self.model.d, device=self.model.device)
         buffers = self.model.buffers()
         seed = derive(self.seed, purpose, round_)
         self.local.alone(self.model, self.parameters, records, self.batch_size, seed, out)
@@ -154,4 +157,5 @@ class Server:
         """Class probabilities on noise, of a client's model: the global one after its update alone."""
         step = self.local.probe_step(self.optimizer)
         noise = torch.rand(256, *self.model.input_shape, generator=generator(self.seed, "probe", seed))
+        noise = noise.to(self.model.device)
         return self.model.task.probabilities(self.model.logits(self.parameters - step * update, noise))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
 from scapegoat import protections
+from scapegoat.crafting.contract import Held
 from scapegoat.data.partitions import IID, Partition
 from scapegoat.data.partitions import registry as partitions
 from scapegoat.errors import InputError, OptionError
@@ -47,6 +48,8 @@ class FederationSetting(BaseModel):
     """How the server steps."""
     schedule: Annotated[Schedule, PlainValidator(schedules.parse), _written] = Synchronous()
     """When updates arrive."""
+    updates: Held = added("float32")
+    """What the updates of a round are held in; bfloat16 takes half the memory, and is read in float32 in pieces."""
     protect: Annotated[tuple[Protection, ...], PlainValidator(protections.parse), PlainSerializer(written)] = added(())
     """What is done in training, on the server and on clients, so that it tells less about records."""
 

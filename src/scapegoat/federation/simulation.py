@@ -14,11 +14,14 @@ from torch import Tensor
 from scapegoat import geometry
 from scapegoat.aggregation import Stack
 from scapegoat.attacks import Samples
-from scapegoat.combining.stack import collect
+from scapegoat.combining.stack import narrow, stacked
 from scapegoat.crafting.measures import whereabouts_in
+from scapegoat.devices import host, number
 from scapegoat.federation.cast import Cast
+from scapegoat.federation.gathering import Gathering, here
 from scapegoat.federation.record import RoundRecord
 from scapegoat.gradients import GradientOracle
+from scapegoat.kernels.routes import Routes
 from scapegoat.membership.server_view import ServerView, groups_of, look
 from scapegoat.modelling.seeding import torch_seeded
 from scapegoat.randomness import derive, numpy_generator
@@ -29,7 +32,9 @@ TRAIN_ACCURACY_RECORDS = 5000
 class Simulation:
     """A federation under attack. `run_round` does one round; `state` and `restore` carry it over a stop."""
 
-    def __init__(self, cast: Cast, evaluate_every: int, *, server_view: bool = False) -> None:
+    def __init__(
+        self, cast: Cast, evaluate_every: int, *, server_view: bool = False, updates: Gathering | None = None
+    ) -> None:
         self.cast = cast
         self.setting, self.model, self.server, self.seed = cast.setting, cast.model, cast.server, cast.seed
         self.evaluate_every = evaluate_every
@@ -42,7 +47,7 @@ class Simulation:
         self._history: deque[Tensor] = deque([self.server.parameters], maxlen=self.setting.schedule.memory + 1)
         self._waiting: list[tuple[int, Tensor]] = []
         self._sample_counts = cast.sample_counts
-        self._updates = torch.empty(self.setting.picked, self.model.d)
+        self._updates: Gathering = here(cast) if updates is None else updates
 
     @property
     def done(self) -> bool:
@@ -52,7 +57,7 @@ class Simulation:
     def run_round(self) -> RoundRecord:
         """One round: choice, updates, aggregation, server step, scoring of the targets."""
         # Dropout draws from torch's own stream: it starts from the round's seed, so that a resumed run draws alike.
-        with torch_seeded(derive(self.seed, "passes", self.round)):
+        with torch_seeded(derive(self.seed, "passes", self.round), self.model.device):
             self.whole = False
             # A server that has stopped asks nobody: its model is scored as it is.
             record = RoundRecord(round=self.round) if self.server.stopped else self._trained()
@@ -69,32 +74,33 @@ class Simulation:
         starts = [self._history[-1 - tau] for tau in delays]
         honest = sum(c < self.setting.benign for c in picked)
         updates = self._updates
-        loss, statistics = (
-            self.cast.benign.updates(round_, picked[:honest], starts[:honest], updates[:honest])
-            if honest
-            else (float("nan"), torch.empty(0))
-        )
-        record = RoundRecord(round=round_, loss=loss)
+        loss, statistics = updates.train(round_, picked[:honest], starts[:honest])
+        record = RoundRecord(round=round_)
         if honest < len(picked):
             # Who controls several clients uses the freshest model that any of them was given.
             start = starts[honest + int(np.argmin(delays[honest:]))]
-            crafted = self.cast.attacker.craft(round_, picked[honest:], start, updates[:honest], picked[:honest])
-            updates[honest:] = crafted.updates
+            attacker = self.cast.attacker
+            seen = (
+                updates.honest() if attacker.looks(round_) else torch.empty(0, self.model.d, device=self.model.device)
+            )
+            crafted = attacker.craft(round_, picked[honest:], start, seen, picked[:honest])
+            updates.send(crafted.updates)
             record.attack_notes = {k: float(v) for k, v in crafted.notes.items()}
             record.masks = [int(i) for i in crafted.masks]
         if self.server_view is not None:
             oracle = GradientOracle(self.model, self._history[-1])
             targets = self.cast.targets
-            self.server_view.add(picked, look(oracle, targets.x, targets.y, updates, self._suspects))
+            self.server_view.add(picked, look(oracle, targets.x, targets.y, updates.matrix(), self._suspects))
         # The Gram matrix is computed once: for the record, and for the rules that rank by it.
-        stack = collect(updates)
+        stack = updates.stack()
         if honest < len(picked) and not record.attack_notes and self.cast.attacker.attack.knowledge == "full":
             # Of honest training an attack has nothing to say; the record still shows where it lies.
             record.attack_notes = whereabouts_in(stack.gram().numpy(), honest)
         if len(statistics):
             self.model.set_buffers(statistics)
         self._aggregate(round_, picked, delays, stack, record)
-        record.defense_notes |= self.server.look(round_, loss)
+        record.loss = number(loss)
+        record.defense_notes |= self.server.look(round_, record.loss)
         self._history.append(self.server.parameters)
         return record
 
@@ -111,11 +117,15 @@ class Simulation:
         # The stalest arrive last; the order among equals is drawn again each round.
         ties = numpy_generator(self.seed, "arrival", round_).random(len(picked))
         arrival = sorted(range(len(picked)), key=lambda row: (delays[row], ties[row]))
-        self._waiting += [(picked[row], stack.rows[row].clone()) for row in arrival]
+        few = self.setting.updates == "bfloat16"
+        dtype = torch.bfloat16 if few else torch.float32
+        self._waiting += [(picked[row], stack.rows[row].to(dtype, copy=True)) for row in arrival]
         while len(self._waiting) >= size:
             batch, self._waiting = self._waiting[:size], self._waiting[size:]
             batch.sort(key=lambda item: item[0])
-            self._step(round_, [c for c, _ in batch], collect(torch.stack([u for _, u in batch])), record)
+            rows = [u for _, u in batch]
+            arrived = narrow(rows) if few else stacked(torch.stack(rows))
+            self._step(round_, [c for c, _ in batch], arrived, record)
 
     def _step(self, round_: int, clients: list[int], stack: Stack, record: RoundRecord) -> None:
         counts = [self._sample_counts[c] for c in clients]
@@ -136,7 +146,7 @@ class Simulation:
         margin = self.model.task.margins(
             self.model.logits(self.server.parameters, self.cast.targets.x), self.cast.targets.y
         )
-        scores = margin.numpy()
+        scores = host(margin).numpy()
         self.margins[record.round] = scores
         record.score(scores, self.cast.member)
         if (record.round + 1) % self.evaluate_every == 0 or record.round + 1 == self.setting.rounds:
@@ -148,11 +158,11 @@ class Simulation:
 
     def train_accuracy(self) -> float:
         """Accuracy on the benign training records (a fixed draw of them where there are very many)."""
-        rows = torch.cat(self.cast.splits.shards)
+        rows, records = torch.cat(self.cast.splits.shards), self.cast.benign.dataset
         if len(rows) > TRAIN_ACCURACY_RECORDS:
             keep = numpy_generator(self.seed, "train accuracy").permutation(len(rows))[:TRAIN_ACCURACY_RECORDS]
             rows = rows[torch.from_numpy(keep)]
-        return self.accuracy(Samples(self.cast.dataset.inputs(rows), self.cast.dataset.y[rows]))
+        return self.accuracy(Samples(records.inputs(rows), records.targets(rows)))
 
     def state(self) -> dict[str, Tensor]:
         """All that the next round depends on, and all that was recorded, as tensors."""
@@ -171,10 +181,14 @@ class Simulation:
             "round": self.round,
             "steps": server.steps,
             "stopped": server.stopped,
+            "routes": self.model.routes.as_dict(),
             "waiting": [c for c, _ in self._waiting],
             "records": [r.as_dict() for r in self.records],
             "tensors": sorted(state),
         }
+        elsewhere = sorted(name for name, tensor in state.items() if tensor.device.type != "cpu")
+        if elsewhere:
+            plain["on_device"] = elsewhere
         state["plain"] = torch.frombuffer(bytearray(json.dumps(plain).encode()), dtype=torch.uint8)
         return state
 
@@ -183,6 +197,8 @@ class Simulation:
         plain = json.loads(bytes(state["plain"].numpy()))
         if sorted(state) != sorted([*plain["tensors"], "plain"]):
             raise ValueError(f"{', '.join(sorted({*plain['tensors']} ^ ({*state} - {'plain'})))} missing or unknown")
+        placed = {*plain.get("on_device", ())}
+        state = {name: v.to(self.model.device) if name in placed else v for name, v in state.items()}
         server = self.server
         self.round, server.steps = plain["round"], plain["steps"]
         self.records = [RoundRecord(**r) for r in plain["records"]]
@@ -195,6 +211,7 @@ class Simulation:
         server.protection_state.update(_below(state, "protection/"))
         self.cast.attacker.memory.update(_below(state, "attacker/"))
         server.stopped = plain.get("stopped", False)
+        self.model.routes = Routes.parse(plain.get("routes", {}))
         self._history.clear()
         self._history.extend(_below(state, "history/").values())
         # The newest entry of the history is the present model: stale clients share its identity.

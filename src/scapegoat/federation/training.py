@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from scapegoat.devices import Number, later
 from scapegoat.gradients import private_gradients
 from scapegoat.modelling.flat_model import FlatModel, Teaching
 from scapegoat.protecting.contract import ClientProtection, Examples
@@ -23,7 +24,7 @@ class Training:
 
     def gradient(
         self, model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, out: Tensor, *, seed: int, step: int, usual: int
-    ) -> float | None:
+    ) -> Number | None:
         """Write the gradient of a batch to `out` and return the loss; None if BatchNorm cannot normalise one record.
 
         All chance is drawn from the client's seed in this round and the number of the step in it; `usual` is the
@@ -48,7 +49,7 @@ class ProtectedTraining(Training):
 
     def gradient(
         self, model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, out: Tensor, *, seed: int, step: int, usual: int
-    ) -> float | None:
+    ) -> Number | None:
         """As for plain training; the loss is that of what is trained on, records left out included."""
         changing = [p for p in self.protections if p.changes_examples]
         if changing and len(y):
@@ -62,7 +63,7 @@ class ProtectedTraining(Training):
         return _unless_alone(model, vector, x, y, out, self._teaching)
 
     def _teaching(self, losses: Tensor) -> Tensor:
-        teaching = torch.ones(len(losses), dtype=torch.bool)
+        teaching = torch.ones(len(losses), dtype=torch.bool, device=losses.device)
         for protection in self.protections:
             if protection.chooses_records:
                 teaching &= protection.teaching(losses)
@@ -78,15 +79,15 @@ class ProtectedTraining(Training):
         mechanism: GaussianMechanism,
         source: torch.Generator,
         usual: int,
-    ) -> float:
+    ) -> Number:
         """Clipped and noisy. A record is left out by its own loss alone, so clipping still bounds what it can do."""
         loss = None
         if len(y) and any(p.chooses_records for p in self.protections):
             model.point_at(vector)
             model.module.train()
             with torch.no_grad():
-                losses = model.task.losses(model.module(model.prepare(x)), y)
-            teaching, loss = self._teaching(losses), float(losses.mean())
+                losses = model.task.losses(model.outputs(model.prepare(x)), y)
+            teaching, loss = self._teaching(losses), later(losses.mean())
             x, y = x[teaching], y[teaching]
         found = private_gradients(
             model,
@@ -110,7 +111,7 @@ def protected(protections: tuple[ClientProtection, ...]) -> Training:
 
 def _unless_alone(
     model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, out: Tensor, teaching: Teaching | None = None
-) -> float | None:
+) -> Number | None:
     """The gradient and the loss of a batch; None for a single record that BatchNorm cannot normalise."""
     if len(y) > 1 or not model.has_statistics:
         return model.gradient(vector, x, y, out=out, teaching=teaching)[1]

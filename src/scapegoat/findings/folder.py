@@ -13,10 +13,18 @@ from scapegoat.report.sweeps import sections
 
 @dataclass(frozen=True, repr=False)
 class Findings(Shown):
-    """The runs of a folder, and the tables and figures of the sweeps that were started in it."""
+    """The runs of a folder, and the tables and figures of the sweeps that were started in it.
+
+    Examples
+    --------
+    >>> Findings(Path("audit"), title="Our wards").title
+    'Our wards'
+    """
 
     folder: Path
+    """Where the runs are."""
     title: str = ""
+    """Heading of the page."""
     _page: list[report.Page] = field(default_factory=list, repr=False)
 
     @property

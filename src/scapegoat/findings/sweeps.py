@@ -1,4 +1,4 @@
-"""A table or figure of the paper, or a grid of one's own, from Python."""
+"""A table or figure of the paper, or a grid of your own, from Python."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from scapegoat import sweeps
+from scapegoat.data.files.locate import find, missing
+from scapegoat.data.files.locate import roots as data_roots
+from scapegoat.data.files.published import PublishedData
 from scapegoat.errors import InputError, RunError
 from scapegoat.experiments import RunStore, Spec, executors
 from scapegoat.experiments.executors import Event, Outcome
+from scapegoat.experiments.notebooks import notebook_progress
 from scapegoat.findings.folder import Findings, load
-from scapegoat.sweeping import CostSweep, Plan, costs, parse_only, plan, write
-from scapegoat.sweeping.presence import absent
+from scapegoat.sweeping import CostSweep, Grid, costs, lay_out, parse_only, write
 
 
 def sweep(
@@ -42,7 +45,11 @@ def sweep(
     root: folder with data sets.
     jobs: runs at once; by default one per core.
     ray: address of a Ray cluster, or `auto`.
-    on_event: told of every start, round and end.
+    on_event: told of every start, round and end; without it a notebook shows a line of progress.
+
+    Returns
+    -------
+    What the folder holds then: tables and figures of the sweep, and every run.
 
     Raises
     ------
@@ -59,13 +66,17 @@ def sweep(
     >>> found.page.sections[0].title
     'Five attacks against six defenses, 80% of the clients per round'
     """
-    planned = plan(sweeps.find(str(name)), data=data, rounds=rounds, seeds=seeds, overrides=overrides, root=root)
+    planned = lay_out(sweeps.find(str(name)), data=data, rounds=rounds, seeds=seeds, overrides=overrides, root=root)
     chosen = parse_only(planned.sweep, only, planned.axes)
     store = RunStore(out)
     if isinstance(planned.sweep, CostSweep):
         measure(planned, chosen, store)
     else:
-        outcome = compute(planned, chosen, store, jobs=jobs, ray=ray, on_event=on_event)
+        with notebook_progress() as line:
+            if line is not None and on_event is None:
+                line.expect(len(planned.runs(chosen)), True)
+                on_event = line.take
+            outcome = compute(planned, chosen, store, jobs=jobs, ray=ray, on_event=on_event)
         if not outcome.complete:
             reason = outcome.stopped or next(f.reason for f in outcome.failures.values())
             raise RunError(f"{planned.sweep.name}: {len(outcome.failures)} runs failed ({reason})")
@@ -73,12 +84,13 @@ def sweep(
 
 
 def compute(
-    planned: Plan,
+    planned: Grid,
     chosen: Mapping[str, set[str]],
     store: RunStore,
     *,
     jobs: int | None = None,
     ray: str | None = None,
+    gpus_per_run: float = 1.0,
     on_event: Callable[[Event], None] | None = None,
     recompute_damaged: bool = False,
 ) -> Outcome:
@@ -92,13 +104,14 @@ def compute(
         root=planned.root,
         jobs=executors.cores() if jobs is None else jobs,
         ray=ray,
+        gpus_per_run=gpus_per_run,
         on_event=on_event,
         recompute_damaged=recompute_damaged,
     )
 
 
 def measure(
-    planned: Plan, chosen: Mapping[str, set[str]], store: RunStore, tell: Callable[[str], None] | None = None
+    planned: Grid, chosen: Mapping[str, set[str]], store: RunStore, tell: Callable[[str], None] | None = None
 ) -> None:
     """Time the chosen cells of a sweep of costs; figures already in the store are kept beside the new ones."""
     require_data(planned, [cell.spec for cell in planned.chosen(chosen)])
@@ -118,9 +131,14 @@ class MissingDataError(InputError):
         self.reasons = tuple(reasons)
 
 
-def require_data(planned: Plan, specs: Sequence[Spec]) -> None:
-    """Refuse to start where a data set is missing."""
-    lacking = absent(specs, planned.root)
+def require_data(planned: Grid, specs: Sequence[Spec]) -> None:
+    """Refuse to start where a published data set is missing; a user's own file is found, or missed, before."""
+    roots = data_roots(planned.root)
+    lacking = {
+        name: str(missing(name, chosen.publication, roots))
+        for name, chosen in {spec.data.name: spec.data for spec in specs}.items()
+        if isinstance(chosen, PublishedData) and find(name, chosen.publication, roots) is None
+    }
     if lacking:
         there = sorted({spec.data.name for spec in specs} - lacking.keys())
         raise MissingDataError(

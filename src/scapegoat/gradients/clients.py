@@ -8,27 +8,29 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from scapegoat.devices import Number, later
+from scapegoat.gradients.layer_map import layer_map_for
 from scapegoat.gradients.perceptron import Perceptron
-from scapegoat.gradients.plan import plan_for
 from scapegoat.modelling.flat_model import IMAGES_AT_ONCE, FlatModel
 
 
 def client_gradients(
     model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor
-) -> list[float]:
+) -> list[Number]:
     """Write each client's gradient of its mean loss, in training mode, into its row of `out` [clients, d].
 
     `x` and `y` are the clients' batches one after the other, `sizes` their lengths. Returns each client's loss. Linear
     layers with ReLU are differentiated by hand. Other clients share a forward and backward pass where no layer mixes
     samples or draws random numbers and no convolution makes the activations large; their weight gradients are then
-    written straight to their rows.
+    written straight to their rows. The model's routes may leave all of it to autograd.
     """
-    perceptron = Perceptron.of(model, x, y)
+    alone = model.routes.passes == "autograd"
+    perceptron = None if alone else Perceptron.of(model, x, y)
     if perceptron is not None:
         return perceptron.gradients(vector, x, y, sizes, out)
     model.point_at(vector)
     model.module.train()
-    shared = _shared(model, x, y, sizes, out) if _may_share(model) else None
+    shared = _shared(model, x, y, sizes, out) if not alone and _may_share(model) else None
     if shared is not None:
         return shared
     at_once = _at_once(model, x, y)
@@ -37,11 +39,11 @@ def client_gradients(
 
 
 def _at_once(model: FlatModel, x: Tensor, y: Tensor) -> int | None:
-    """How many samples to pass at once: few images, if it is known that no layer mixes samples."""
-    if x.dim() != 4 or model.has_statistics:
+    """How many samples to pass at once: on a processor few images, if it is known that no layer mixes samples."""
+    if x.dim() != 4 or model.has_statistics or x.device.type != "cpu":
         return None
-    plan = plan_for(model, x, y)
-    return IMAGES_AT_ONCE if plan.complete and plan.convolves else None
+    layer_map = layer_map_for(model, x, y)
+    return (model.routes.images or IMAGES_AT_ONCE) if layer_map.complete and layer_map.convolves else None
 
 
 def _may_share(model: FlatModel) -> bool:
@@ -54,13 +56,13 @@ def _may_share(model: FlatModel) -> bool:
     )
 
 
-def _shared(model: FlatModel, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor) -> list[float] | None:
-    plan = plan_for(model, x, y)
-    if not plan.complete:
+def _shared(model: FlatModel, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor) -> list[Number] | None:
+    layer_map = layer_map_for(model, x, y)
+    if not layer_map.complete:
         return None
     counts = torch.tensor(sizes)
-    reading = plan.read(model, x, y, torch.repeat_interleave(1 / counts, counts))
+    reading = layer_map.read(model, x, y, torch.repeat_interleave(1 / counts, counts).to(x.device))
     if reading.rest:
         return None
     reading.totals(list(itertools.accumulate(sizes)), out)
-    return [float(part.mean()) for part in torch.split(reading.losses, list(sizes))]
+    return [later(part.mean()) for part in torch.split(reading.losses, list(sizes))]

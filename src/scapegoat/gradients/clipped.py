@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from scapegoat.devices import Number, exact, host, later
 from scapegoat.errors import InputError
 from scapegoat.gradients.direct import rows_and_losses
 from scapegoat.gradients.layer_gradients import BLOCK_FLOATS
-from scapegoat.gradients.plan import Reading, plan_for
+from scapegoat.gradients.layer_map import Reading, layer_map_for
 from scapegoat.modelling.flat_model import FlatModel
 
 CONVOLVED_AT_ONCE = 16
@@ -32,7 +33,7 @@ class ClippedGradients:
     """For each client: the mean loss of its usable records (NaN if there are none), how many records were shortened,
     and how many were set aside because their gradient is not finite."""
 
-    losses: list[float]
+    losses: list[Number]
     shortened: list[int]
     unusable: list[int]
 
@@ -67,7 +68,7 @@ def clipped_gradients(
     if not (math.isfinite(clip) and clip > 0):
         raise InputError(f"clip is {clip:g}; it must be a positive number")
     refuse_mixing(model)
-    losses = weights = torch.empty(0)
+    losses = weights = torch.empty(0, device=out.device)
     if len(y) == 0:
         out.zero_()
     else:
@@ -80,9 +81,9 @@ def clipped_gradients(
     if divisors is not None:
         for row, divisor in zip(out, divisors, strict=True):
             row.div_(divisor)
-    usable = torch.split(weights, list(sizes))
+    usable = torch.split(host(weights), list(sizes))
     return ClippedGradients(
-        losses=[float(part.nanmean()) for part in torch.split(losses, list(sizes))],
+        losses=[later(part.nanmean()) for part in torch.split(losses, list(sizes))],
         shortened=[int(((part > 0) & (part < 1)).sum()) for part in usable],
         unusable=[int((part == 0).sum()) for part in usable],
     )
@@ -102,17 +103,20 @@ class _Clipping:
     """The work of one call: where every layer is understood by its calls, else sample by sample."""
 
     def __init__(self, model: FlatModel, x: Tensor, y: Tensor, clip: float) -> None:
-        usual = x.flatten(1).isfinite().all(1) if x.is_floating_point() else torch.ones(len(x), dtype=torch.bool)
+        usual = torch.ones(len(x), dtype=torch.bool)
+        if x.is_floating_point():
+            usual = host(x.flatten(1).isfinite().all(1))
         some = bool(usual.any()) and not bool(usual.all())
         # What layers do is tried on records that tell: NaN equals nothing.
-        self._plan = plan_for(model, x[usual], y[usual]) if some else plan_for(model, x, y)
-        self._understood = self._plan.complete
+        rows = usual.nonzero()[:, 0].to(x.device) if some else None
+        self._layer_map = layer_map_for(model, x, y) if rows is None else layer_map_for(model, x[rows], y[rows])
+        self._understood = self._layer_map.complete
         self._model, self._x, self._y, self._clip = model, x, y, clip
 
     def sums(self, sizes: Sequence[int], out: Tensor) -> tuple[Tensor, Tensor]:
         """Write the clients' sums to `out`; returns each record's loss, and the factor that its gradient got."""
         everything = len(self._y)
-        losses, weights = torch.empty(everything), torch.empty(everything)
+        losses, weights = torch.empty(2, everything, device=out.device)
         for row, size in zip(out, sizes, strict=True):
             if size == 0:
                 row.zero_()
@@ -135,17 +139,17 @@ class _Clipping:
     def _at_once(self) -> int:
         if not self._understood:
             return max(1, min(32, BLOCK_FLOATS // self._model.d))
-        return min(self._plan.chunk, CONVOLVED_AT_ONCE) if self._plan.convolves else self._plan.chunk
+        return min(self._layer_map.chunk, CONVOLVED_AT_ONCE) if self._layer_map.convolves else self._layer_map.chunk
 
     def _part(self, x: Tensor, y: Tensor, ends: list[int], out: Tensor) -> tuple[Tensor, Tensor] | None:
         """The sums of consecutive ranges of records; None if it turns out that the layers are not understood."""
         reading = self._read(x, y)
         if reading is None:
             return None
-        squares = torch.zeros(len(y), dtype=torch.float64)
+        squares = torch.zeros(len(y), dtype=exact(out.device), device=out.device)
         for piece in reading.pieces:
             squares += piece.squares()
-        usable = squares.isfinite()
+        usable = host(squares.isfinite())
         if not bool(usable.all()):
             return self._usable_part(x, y, ends, out, usable)
         weights = (self._clip / squares.sqrt()).clamp_(max=1.0).to(torch.float32)
@@ -157,23 +161,24 @@ class _Clipping:
         self, x: Tensor, y: Tensor, ends: list[int], out: Tensor, usable: Tensor
     ) -> tuple[Tensor, Tensor] | None:
         """The same without some records: a weight of 0 would not do, since 0 times NaN is NaN."""
-        losses, weights = torch.full((len(y),), math.nan), torch.zeros(len(y))
+        losses, weights = torch.full((len(y),), math.nan, device=out.device), torch.zeros(len(y), device=out.device)
         if not bool(usable.any()):
             out.zero_()
             return losses, weights
-        found = self._part(x[usable], y[usable], [int(usable[:end].sum()) for end in ends], out)
+        rows = usable.nonzero()[:, 0].to(out.device)
+        found = self._part(x[rows], y[rows], [int(usable[:end].sum()) for end in ends], out)
         if found is None:
             return None
-        losses[usable], weights[usable] = found
+        losses[rows], weights[rows] = found
         return losses, weights
 
     def _read(self, x: Tensor, y: Tensor) -> Reading | None:
-        model, plan = self._model, self._plan
+        model, layer_map = self._model, self._layer_map
         if self._understood:
-            reading = plan.read(model, x, y)
+            reading = layer_map.read(model, x, y)
             self._understood = not reading.rest
             return reading if self._understood else None
-        rows, losses = rows_and_losses(model, x, y, range(len(plan.slots)), plan.slots)
+        rows, losses = rows_and_losses(model, x, y, range(len(layer_map.slots)), layer_map.slots)
         return Reading([rows], [], [], losses, 0)
 
 

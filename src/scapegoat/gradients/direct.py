@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from scapegoat.gradients.layer_gradients import BLOCK_FLOATS, Piece, Rows, Slot
+from scapegoat.gradients.layer_gradients import BLOCK_FLOATS, Piece, SampleRows, Slot
 from scapegoat.kernels.sparse_products import self_products
 from scapegoat.modelling.flat_model import FlatModel
 
@@ -27,17 +27,17 @@ def direct_piece(
     return Recomputed(model, x, y, _groups(indices, slots, len(x)), slots, ready)
 
 
-def sample_rows(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], slots: Sequence[Slot]) -> Rows:
+def sample_rows(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], slots: Sequence[Slot]) -> SampleRows:
     """The gradients of the parameters with these indices, written out: `vmap(grad)` in chunks, else one by one."""
     return rows_and_losses(model, x, y, indices, slots)[0]
 
 
 def rows_and_losses(
     model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], slots: Sequence[Slot]
-) -> tuple[Rows, Tensor]:
+) -> tuple[SampleRows, Tensor]:
     """The same, and each sample's loss."""
     sizes = [slots[i].size for i in indices]
-    parts = [torch.empty(len(x), size) for size in sizes]
+    parts = [torch.empty(len(x), size, device=x.device) for size in sizes]
     # torch batches a recurrent layer by a loop of its own that is ten times slower than ours.
     if any(isinstance(module, nn.RNNBase) for module in model.module.modules()):
         losses = _one_by_one(model, x, y, indices, parts)
@@ -47,7 +47,7 @@ def rows_and_losses(
         except (RuntimeError, NotImplementedError, ValueError):
             # Not every operator has a batching rule, and Python that looks at values cannot be batched.
             losses = _one_by_one(model, x, y, indices, parts)
-    return Rows(list(zip([slots[i] for i in indices], parts, strict=True))), losses
+    return SampleRows(list(zip([slots[i] for i in indices], parts, strict=True))), losses
 
 
 def _batched(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> Tensor:
@@ -55,12 +55,13 @@ def _batched(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], par
     values = {name: model.parameters[i].detach() for name, i in zip(names, indices, strict=True)}
 
     def loss(parameters: dict[str, Tensor], sample: Tensor, label: Tensor) -> Tensor:
-        outputs = functional_call(model.module, parameters, (sample.unsqueeze(0),))
-        return model.task.losses(outputs, label.unsqueeze(0), "mean")
+        with model.passing():
+            outputs = functional_call(model.module, parameters, (sample.unsqueeze(0),))
+        return model.task.losses(outputs.float(), label.unsqueeze(0), "mean")
 
     per_sample = vmap(grad_and_value(loss), in_dims=(None, 0, 0), randomness="different")
     chunk = max(1, min(32, BLOCK_FLOATS // max(1, sum(part.shape[1] for part in parts))))
-    losses = torch.empty(len(x))
+    losses = torch.empty(len(x), device=x.device)
     # Fused attention cannot be batched, the plain one can; other operators may be slow, which helps nobody to know.
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="There is a performance drop")
@@ -73,11 +74,11 @@ def _batched(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], par
 
 
 def _one_by_one(model: FlatModel, x: Tensor, y: Tensor, indices: Sequence[int], parts: Sequence[Tensor]) -> Tensor:
-    losses = torch.empty(len(x))
+    losses = torch.empty(len(x), device=x.device)
     wanted = [model.parameters[i] for i in indices]
     for s in range(len(x)):
         with torch.enable_grad():
-            loss = model.task.losses(model.module(x[s : s + 1]), y[s : s + 1], "mean")
+            loss = model.task.losses(model.outputs(x[s : s + 1]), y[s : s + 1], "mean")
         grads: tuple[Tensor | None, ...] = torch.autograd.grad(loss, wanted, allow_unused=True)
         for part, found in zip(parts, grads, strict=True):
             part[s] = 0.0 if found is None else found.detach().reshape(-1)
@@ -121,7 +122,7 @@ class Recomputed:
         (piece,) = pieces
         return piece
 
-    def _rows(self) -> Iterator[Rows]:
+    def _rows(self) -> Iterator[SampleRows]:
         for group in self._groups:
             self._ready()
             rows = sample_rows(self._model, self._x, self._y, group, self._slots)
@@ -129,7 +130,7 @@ class Recomputed:
 
     def gram(self) -> Tensor:
         """G G^T."""
-        total = torch.zeros(len(self._x), len(self._x))
+        total = torch.zeros(len(self._x), len(self._x), device=self._x.device)
         for rows in self._rows():
             for _, part in rows.parts:
                 total += self_products(part)
@@ -137,7 +138,7 @@ class Recomputed:
 
     def dot(self, vectors: Tensor) -> Tensor:
         """G V^T."""
-        total = torch.zeros(len(self._x), len(vectors))
+        total = torch.zeros(len(self._x), len(vectors), device=self._x.device)
         for rows in self._rows():
             total += rows.dot(vectors)
         return total

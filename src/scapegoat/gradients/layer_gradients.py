@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,6 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from scapegoat.devices import exact, host
+from scapegoat.kernels.routes import Product
 from scapegoat.kernels.sparse_products import InputFacts, self_products
 
 BLOCK_FLOATS = 8_000_000
@@ -26,7 +29,7 @@ class Slot:
     @property
     def size(self) -> int:
         """Number of entries."""
-        return int(torch.Size(self.shape).numel())
+        return math.prod(self.shape)
 
     def of(self, vector: Tensor) -> Tensor:
         """The parameter's part of a flat vector, in its shape."""
@@ -65,21 +68,33 @@ class Piece(Protocol):
 
 def _squares(rows: Tensor) -> Tensor:
     """Squared norms of the rows [s], float64: a float32 square overflows at 1e19."""
-    norms: Tensor = torch.linalg.vector_norm(rows.flatten(1), dim=1, dtype=torch.float64)
+    norms: Tensor = torch.linalg.vector_norm(rows.flatten(1), dim=1, dtype=exact(rows.device))
     return norms.square_()
 
 
+def _chosen(weights: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """The samples whose weights, on the host, are not zero, and those weights, where `out` is."""
+    chosen = weights.nonzero()[:, 0]
+    return chosen.to(out.device), weights[chosen].to(out.device)
+
+
 class LinearGradients:
-    """A linear layer read at one position a sample: gradient of sample i is Delta_i A_i^T (and Delta_i for the bias).
+    """A linear layer read at one position per sample: gradient of sample i is Delta_i A_i^T (and Delta_i for the bias).
 
     <g_i, g_j> = (A_i . A_j + 1)(Delta_i . Delta_j), so nothing of the weight's size is built.
     """
 
     def __init__(
-        self, a: Tensor, delta: Tensor, weight: Slot | None, bias: Slot | None, facts: InputFacts | None = None
+        self,
+        a: Tensor,
+        delta: Tensor,
+        weight: Slot | None,
+        bias: Slot | None,
+        facts: InputFacts | None = None,
+        route: Product | None = None,
     ) -> None:
-        self.a, self.delta, self.weight, self.bias, self.facts = a, delta, weight, bias, facts
-        self.sparse = None if facts is None else facts.sparse
+        self.a, self.delta, self.weight, self.bias, self.facts, self.route = a, delta, weight, bias, facts, route
+        self.sparse = None if facts is None or route == "dense" else facts.sparse
 
     @staticmethod
     def joined(pieces: list[LinearGradients]) -> LinearGradients:
@@ -88,7 +103,7 @@ class LinearGradients:
         if len(pieces) == 1:
             return first
         a, delta = torch.cat([p.a for p in pieces]), torch.cat([p.delta for p in pieces])
-        return LinearGradients(a, delta, first.weight, first.bias, first.facts and InputFacts(a))
+        return LinearGradients(a, delta, first.weight, first.bias, first.facts and InputFacts(a), first.route)
 
     def gram(self) -> Tensor:
         """(A A^T + 1) o (Delta Delta^T)."""
@@ -100,22 +115,22 @@ class LinearGradients:
 
     def dot(self, vectors: Tensor) -> Tensor:
         """One matrix product a vector."""
-        result = torch.zeros(len(self.delta), len(vectors))
+        result = torch.zeros(len(self.delta), len(vectors), device=self.delta.device)
         if self.weight is not None:
             for k, vector in enumerate(vectors):
                 matrix = self.weight.of(vector)
                 if self.sparse is None:
                     result[:, k] = (self.a @ matrix.T).mul_(self.delta).sum(1)
                 else:
-                    result[:, k] = self.sparse.bilinear(self.a, matrix, self.delta)
+                    result[:, k] = self.sparse.bilinear(self.a, matrix, self.delta, self.route)
         if self.bias is not None:
             result.addmm_(self.delta, self.bias.columns(vectors).T)
         return result
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Delta^T diag(w) A."""
-        chosen = weights.nonzero()[:, 0]
-        self._write(self.a[chosen], self.delta[chosen] * weights[chosen, None], out)
+        chosen, factors = _chosen(weights, out)
+        self._write(self.a[chosen], self.delta[chosen] * factors[:, None], out)
 
     def total(self, rows: slice, out: Tensor) -> None:
         """Delta^T A."""
@@ -133,19 +148,21 @@ class LinearGradients:
             return
         if self.weight is not None:
             weights = [self.weight.of(row) for row in out]
-            self.sparse.weight_gradients(self.a, self.delta, ends, weights)
+            self.sparse.weight_gradients(self.a, self.delta, ends, weights, self.route)
         if self.bias is not None:
             for row, (start, end) in zip(out, itertools.pairwise((0, *ends)), strict=True):
                 torch.sum(self.delta[start:end], 0, out=self.bias.of(row))
 
     def squares(self) -> Tensor:
         """(|A|^2 + 1) |Delta|^2."""
-        inner = torch.zeros((), dtype=torch.float64) if self.weight is None else _squares(self.a)
-        return _squares(self.delta).mul_(inner if self.bias is None else inner + 1)
+        squares = _squares(self.delta)
+        inner = squares.new_zeros(()) if self.weight is None else _squares(self.a)
+        return squares.mul_(inner if self.bias is None else inner + 1)
 
     def weighted(self, weights: Tensor) -> LinearGradients:
         """The same inputs, Delta times the weights."""
-        return LinearGradients(self.a, self.delta * weights[:, None], self.weight, self.bias, self.facts)
+        delta = self.delta * weights[:, None]
+        return LinearGradients(self.a, delta, self.weight, self.bias, self.facts, self.route)
 
     def _write(self, a: Tensor, delta: Tensor, out: Tensor) -> None:
         if self.weight is not None:
@@ -154,19 +171,19 @@ class LinearGradients:
             torch.sum(delta, 0, out=self.bias.of(out))
 
 
-class Rows:
+class SampleRows:
     """Per-sample gradients written out [s, p], for parameters where that is small or nothing better is known."""
 
     def __init__(self, parts: list[tuple[Slot, Tensor]]) -> None:
         self.parts = parts
 
     @staticmethod
-    def joined(pieces: list[Rows]) -> Rows:
+    def joined(pieces: list[SampleRows]) -> SampleRows:
         """The samples of one after those of the other."""
         if len(pieces) == 1:
             return pieces[0]
         columns = zip(*(piece.parts for piece in pieces), strict=True)
-        return Rows([(column[0][0], torch.cat([rows for _, rows in column])) for column in columns])
+        return SampleRows([(column[0][0], torch.cat([rows for _, rows in column])) for column in columns])
 
     def gram(self) -> Tensor:
         """G G^T."""
@@ -177,7 +194,7 @@ class Rows:
 
     def dot(self, vectors: Tensor) -> Tensor:
         """G V^T."""
-        total = torch.zeros(len(self.parts[0][1]), len(vectors))
+        total = torch.zeros(len(self.parts[0][1]), len(vectors), device=vectors.device)
         for slot, rows in self.parts:
             total.addmm_(rows, slot.columns(vectors).T)
         return total
@@ -185,7 +202,7 @@ class Rows:
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """w^T G."""
         for slot, rows in self.parts:
-            torch.mv(rows.T, weights, out=slot.of(out).view(-1))
+            torch.mv(rows.T, weights.to(out.device), out=slot.of(out).view(-1))
 
     def total(self, rows: slice, out: Tensor) -> None:
         """Sum of the rows."""
@@ -196,13 +213,13 @@ class Rows:
         """|G|^2."""
         return torch.stack([_squares(rows) for _, rows in self.parts]).sum(0)
 
-    def weighted(self, weights: Tensor) -> Rows:
+    def weighted(self, weights: Tensor) -> SampleRows:
         """The rows, changed in place."""
-        return Rows([(slot, rows.mul_(weights[:, None])) for slot, rows in self.parts])
+        return SampleRows([(slot, rows.mul_(weights[:, None])) for slot, rows in self.parts])
 
 
 class Positions:
-    """A linear map read at several positions a sample: g_i = sum_t Delta_it A_it^T (a [s, t, f], delta [s, t, o]).
+    """A linear map read at several positions per sample: g_i = sum_t Delta_it A_it^T (a [s, t, f], delta [s, t, o]).
 
     Where positions are few, <g_i, g_j> = sum_tu (A_it . A_ju + 1)(Delta_it . Delta_ju); else the gradients are built
     for some output units at a time.
@@ -220,7 +237,7 @@ class Positions:
     def gram(self) -> Tensor:
         """Inner products of the samples with each other."""
         samples, steps, units = self.delta.shape
-        bias_gram = torch.zeros(samples, samples) if self.bias is None else self_products(self.delta.sum(1))
+        bias_gram = self.delta.new_zeros(samples, samples) if self.bias is None else self_products(self.delta.sum(1))
         if self.weight is None:
             return bias_gram
         features = self.a.shape[2]
@@ -233,7 +250,7 @@ class Positions:
     def _ghost_gram(self) -> Tensor:
         samples, steps, _ = self.delta.shape
         flat_a, flat_delta = self.a.flatten(0, 1), self.delta.flatten(0, 1)
-        total = torch.empty(samples, samples)
+        total = self.delta.new_empty(samples, samples)
         stride = max(1, BLOCK_FLOATS // (steps * samples * steps))
         for start in range(0, samples, stride):
             rows = slice(start * steps, min(samples, start + stride) * steps)
@@ -250,7 +267,7 @@ class Positions:
     def dot(self, vectors: Tensor) -> Tensor:
         """One matrix product a vector."""
         samples = len(self.delta)
-        result = torch.zeros(samples, len(vectors))
+        result = self.delta.new_zeros(samples, len(vectors))
         flat_a, flat_delta = self.a.flatten(0, 1), self.delta.flatten(0, 1)
         for k, vector in enumerate(vectors):
             if self.weight is not None:
@@ -262,8 +279,8 @@ class Positions:
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Sum over positions of Delta^T diag(w) A."""
-        chosen = weights.nonzero()[:, 0]
-        self._write(self.a[chosen], self.delta[chosen] * weights[chosen, None, None], out)
+        chosen, factors = _chosen(weights, out)
+        self._write(self.a[chosen], self.delta[chosen] * factors[:, None, None], out)
 
     def total(self, rows: slice, out: Tensor) -> None:
         """Sum over positions of Delta^T A."""
@@ -276,7 +293,8 @@ class Positions:
         a record pass unclipped.
         """
         samples, steps, units = self.delta.shape
-        total = torch.zeros(samples, dtype=torch.float64)
+        wide = exact(self.delta.device)
+        total = torch.zeros(samples, dtype=wide, device=self.delta.device)
         if self.bias is not None:
             total += _squares(self.delta.sum(1))
         if self.weight is None:
@@ -288,7 +306,7 @@ class Positions:
             return total
         stride = max(1, BLOCK_FLOATS // (2 * steps * (2 * steps + features + units)))
         for start in range(0, samples, stride):
-            a, delta = self.a[start : start + stride].double(), self.delta[start : start + stride].double()
+            a, delta = self.a[start : start + stride].to(wide), self.delta[start : start + stride].to(wide)
             inner = torch.bmm(a, a.transpose(1, 2)).mul_(torch.bmm(delta, delta.transpose(1, 2)))
             total[start : start + stride] += inner.sum((1, 2)).clamp_(min=0)
         return total
@@ -320,14 +338,16 @@ class Lookup:
     def gram(self) -> Tensor:
         """Inner products of the samples, some rows of the table at a time; rows that no sample names are zero."""
         samples, steps, width = self.delta.shape
-        names, place = torch.unique(self.tokens, return_inverse=True)
-        owner = torch.arange(samples)[:, None].expand(samples, steps)
+        # Which rows there are is decided on the host: their number is a shape.
+        names, place = torch.unique(host(self.tokens).flatten(), return_inverse=True)
+        owner, delta = torch.arange(samples, device="cpu").repeat_interleave(steps), self.delta.flatten(0, 1)
         stride = max(1, min(len(names), BLOCK_FLOATS // (samples * width)))
-        total = torch.zeros(samples, samples)
+        total = delta.new_zeros(samples, samples)
         for start in range(0, len(names), stride):
-            here = (place >= start) & (place < start + stride)
-            block = torch.zeros(samples * stride, width)
-            block.index_add_(0, owner[here] * stride + place[here] - start, self.delta[here])
+            here = ((place >= start) & (place < start + stride)).nonzero()[:, 0]
+            rows = (owner[here] * stride + place[here] - start).to(delta.device)
+            block = delta.new_zeros(samples * stride, width)
+            block.index_add_(0, rows, delta[here.to(delta.device)])
             total += self_products(block.view(samples, -1))
         return total
 
@@ -337,7 +357,7 @@ class Lookup:
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
         """Weighted rows, added where the tokens point."""
-        self._write(self.tokens, self.delta * weights[:, None, None], out)
+        self._write(self.tokens, self.delta * weights.to(out.device)[:, None, None], out)
 
     def total(self, rows: slice, out: Tensor) -> None:
         """Rows, added where the tokens point."""
@@ -345,11 +365,13 @@ class Lookup:
 
     def squares(self) -> Tensor:
         """A sample's Delta are summed by token first."""
-        samples, _, width = self.delta.shape
-        entries = self.weight.shape[0]
-        names, place = torch.unique(torch.arange(samples)[:, None] * entries + self.tokens, return_inverse=True)
-        rows = torch.zeros(len(names), width).index_add_(0, place.flatten(), self.delta.flatten(0, 1))
-        return torch.zeros(samples, dtype=torch.float64).index_add_(0, names // entries, _squares(rows))
+        samples, steps, width = self.delta.shape
+        entries, device = self.weight.shape[0], self.delta.device
+        owner = torch.arange(samples, device="cpu").repeat_interleave(steps)
+        names, place = torch.unique(owner * entries + host(self.tokens).flatten(), return_inverse=True)
+        rows = self.delta.new_zeros(len(names), width).index_add_(0, place.to(device), self.delta.flatten(0, 1))
+        total = torch.zeros(samples, dtype=exact(device), device=device)
+        return total.index_add_(0, (names // entries).to(device), _squares(rows))
 
     def weighted(self, weights: Tensor) -> Lookup:
         """The same tokens, Delta times the weights."""

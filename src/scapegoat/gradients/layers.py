@@ -1,4 +1,4 @@
-"""From a layer's recorded calls to its piece of the per-sample gradients; one function a kind of layer.
+"""From a layer's recorded calls to its piece of the per-sample gradients; one function per kind of layer.
 
 A layer that is not here, or that is used in a way its calls do not tell, is differentiated sample by sample
 (`scapegoat.gradients.direct`).
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from scapegoat.gradients.layer_gradients import LinearGradients, Lookup, Piece, Positions, Rows, Slot
+from scapegoat.gradients.layer_gradients import LinearGradients, Lookup, Piece, Positions, SampleRows, Slot
 from scapegoat.gradients.recording import Call
 
 Slots = Mapping[str, Slot]
@@ -43,8 +43,8 @@ def maker(module: nn.Module) -> MakePiece | None:
     return known[0]
 
 
-def _rows(slots: Slots, **gradients: Tensor) -> Rows:
-    return Rows([(slots[name], rows.flatten(1)) for name, rows in gradients.items() if name in slots])
+def _rows(slots: Slots, **gradients: Tensor) -> SampleRows:
+    return SampleRows([(slots[name], rows.flatten(1)) for name, rows in gradients.items() if name in slots])
 
 
 @_layer(nn.Linear)
@@ -52,7 +52,7 @@ def linear(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
     """LinearGradients products; several calls or positions of one sample are summed."""
     if len(calls) == 1 and calls[0].inputs.dim() == 2:
         call = calls[0]
-        return LinearGradients(call.inputs, call.grads, slots.get("weight"), slots.get("bias"), call.facts)
+        return LinearGradients(call.inputs, call.grads, slots.get("weight"), slots.get("bias"), call.facts, call.route)
     samples = len(calls[0].inputs)
     a = torch.cat([call.inputs.reshape(samples, -1, call.inputs.shape[-1]) for call in calls], 1)
     delta = torch.cat([call.grads.reshape(samples, -1, call.grads.shape[-1]) for call in calls], 1)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from scapegoat.devices import Number, later
 from scapegoat.gradients.layer_gradients import Slot
+from scapegoat.kernels.routes import Routes
 from scapegoat.kernels.sparse_products import SparseRows, facts
 from scapegoat.modelling.flat_model import FlatModel
 from scapegoat.tasks import TaskSpec
@@ -35,12 +37,13 @@ class Perceptron:
     layers: tuple[_Layer, ...]
     d: int
     task: TaskSpec
+    routes: Routes
 
     @classmethod
     def of(cls, model: FlatModel, x: Tensor, y: Tensor) -> Perceptron | None:
         """The model as a perceptron, or None if it is anything else or these records are not what it takes."""
         flattens, linear = _layers(model.module)
-        if not linear or x.dtype != torch.float32 or not model.task.hard(y):
+        if not linear or x.dtype != torch.float32 or model.precision != "float32" or not model.task.hard(y):
             return None
         if (x.dim() != 2 and not flattens) or x.flatten(1).shape[1] != linear[0].in_features:
             return None
@@ -55,14 +58,15 @@ class Perceptron:
             bias = None if layer.bias is None else Slot(start, tuple(layer.bias.shape))
             start += 0 if bias is None else bias.size
             layers.append(_Layer(weight, bias))
-        return cls(tuple(layers), model.d, model.task)
+        return cls(tuple(layers), model.d, model.task, model.routes)
 
-    def gradients(self, vector: Tensor, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor) -> list[float]:
+    def gradients(self, vector: Tensor, x: Tensor, y: Tensor, sizes: Sequence[int], out: Tensor) -> list[Number]:
         """Write each client's gradient of its mean loss into its row of `out`; returns each client's loss."""
         x = x.flatten(1)
-        sparse = facts(x).sparse
+        dense = self.routes.records == self.routes.weights == "dense"
+        sparse = None if dense else facts(x).sparse
         starts = [0, *itertools.accumulate(sizes)]
-        losses: list[float] = []
+        losses: list[Number] = []
         while len(losses) < len(sizes):
             first = len(losses)
             last = self._together(sizes, first, out.is_contiguous())
@@ -76,19 +80,19 @@ class Perceptron:
     def _together(self, sizes: Sequence[int], first: int, contiguous: bool) -> int:
         """The client before which a pass ends: its activations fit where later gradients will be written, or else need
         no more than one update."""
-        each = self._floats()
+        each, room = self._floats(), max(self.d, self.routes.room or LITTLE)
         for last in range(len(sizes) - 1, first, -1) if contiguous else ():
             if each * sum(sizes[first:last]) <= (len(sizes) - last) * self.d:
                 break
         else:
             last = first
         taken, alone = 0, first
-        while alone < len(sizes) and (alone == first or each * (taken + sizes[alone]) <= max(self.d, LITTLE)):
+        while alone < len(sizes) and (alone == first or each * (taken + sizes[alone]) <= room):
             taken, alone = taken + sizes[alone], alone + 1
         return max(last, alone)
 
     def _floats(self) -> int:
-        """Floats a sample: the outputs of every layer but the last, and the gradients of the largest."""
+        """Floats per sample: the outputs of every layer but the last, and the gradients of the largest."""
         widths = [layer.weight.shape[0] for layer in self.layers[:-1]] or [0]
         return sum(widths) + max(widths) + 2 * self.layers[-1].weight.shape[0]
 
@@ -101,14 +105,14 @@ class Perceptron:
         ends: list[int],
         out: Tensor,
         memory: _Memory,
-    ) -> list[float]:
+    ) -> list[Number]:
         inputs = [x]
         for layer in self.layers:
             weight = layer.weight.of(vector)
             output = memory.take(len(x), len(weight))
             bias = vector.new_zeros(()) if layer.bias is None else layer.bias.of(vector)
             if len(inputs) == 1 and sparse is not None:
-                sparse.times(x, weight, out=output).add_(bias)
+                sparse.times(x, weight, out=output, route=self.routes.records).add_(bias)
             else:
                 torch.addmm(bias, inputs[-1], weight.T, out=output)
             inputs.append(output.relu_() if layer is not self.layers[-1] else output)
@@ -122,7 +126,8 @@ class Perceptron:
             a = inputs.pop()
             layer = self.layers[len(inputs)]
             if not inputs and sparse is not None:
-                sparse.weight_gradients(a, delta, ends, [layer.weight.of(row) for row in out])
+                weights = [layer.weight.of(row) for row in out]
+                sparse.weight_gradients(a, delta, ends, weights, self.routes.weights)
             else:
                 for row, (start, end) in zip(out, ranges, strict=True):
                     torch.mm(delta[start:end].T, a[start:end], out=layer.weight.of(row))
@@ -134,7 +139,7 @@ class Perceptron:
                 grads = torch.mm(delta, layer.weight.of(vector), out=spare[: a.numel()].view(a.shape))
                 torch.ops.aten.threshold_backward.grad_input(grads, a, 0, grad_input=a)
                 delta = a
-        return [float(losses[start:end].mean()) for start, end in ranges]
+        return [later(losses[start:end].mean()) for start, end in ranges]
 
 
 class _Memory:
@@ -147,7 +152,7 @@ class _Memory:
         """Room for a matrix."""
         size = rows * columns
         if size > len(self._floats):
-            return torch.empty(rows, columns)
+            return torch.empty(rows, columns, device=self._floats.device)
         taken, self._floats = self._floats[:size], self._floats[size:]
         return taken.view(rows, columns)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from scapegoat.kernels.routes import Product
 from scapegoat.kernels.sparse_products import InputFacts, facts, linear, replaced
 from scapegoat.modelling.flat_model import FlatModel
 
@@ -25,12 +26,13 @@ from scapegoat.modelling.flat_model import FlatModel
 class Call:
     """One call of a layer: its input and the gradient of the loss with respect to its output.
 
-    `facts` are known of an input that is data, not the output of another layer.
+    `facts` are known of an input that is data, not the output of another layer; `route` is how it is multiplied.
     """
 
     inputs: Tensor
     grads: Tensor
     facts: InputFacts | None = None
+    route: Product | None = None
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,13 @@ class Recording:
 
 @dataclass
 class _Watch:
-    """What the hooks of a forward pass have seen."""
+    """What the hooks of a forward pass have seen; `route` is how the records are multiplied.
 
+    Without `asks` nobody needs to know anything of the records.
+    """
+
+    route: Product | None
+    asks: bool
     seen: list[tuple[nn.Module, Tensor, int, GradientEdge, InputFacts | None]] = field(default_factory=list)
     stood_in: dict[int, int] = field(default_factory=dict)
     _facts: InputFacts | None = None
@@ -60,18 +67,18 @@ class _Watch:
             self.seen.append((module, source.detach(), source._version, edge, known))
 
     def forward_of(self, layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-        """The layer's forward, save that inputs that are mostly zeros are looked up."""
+        """The layer's forward pass, but inputs that are mostly zeros are looked up."""
         ordinary = layer.forward
 
         def forward(input: Tensor) -> Tensor:  # noqa: A002  (the name that nn.Linear gives it)
-            self._facts = None if input.requires_grad else facts(input)
-            if self._facts is None or self._facts.sparse is None:
+            self._facts = facts(input) if self.asks and not input.requires_grad else None
+            if self._facts is None or self._facts.sparse is None or self.route == "dense":
                 return ordinary(input)
-            output = linear(layer, input, self._facts.sparse)
+            output = linear(layer, input, self._facts.sparse, self.route)
             for parameter in layer.parameters():
                 self.stood_in[id(parameter)] = self.stood_in.get(id(parameter), 0) + 1
             # Not a leaf of the graph, which a ReLU that works in place could not change.
-            return output.add_(torch.zeros((), requires_grad=True))
+            return output.add_(torch.zeros((), requires_grad=True, device=output.device))
 
         return forward
 
@@ -80,14 +87,16 @@ def record(
     model: FlatModel, x: Tensor, y: Tensor, layers: Iterable[nn.Module], weights: Tensor | None = None
 ) -> Recording:
     """Run the module, in the mode it is in, and backward from the sum of the losses, times `weights` [s]."""
-    watch = _Watch()
+    training, routes = model.module.training, model.routes
+    now, later = (routes.records, routes.weights) if training else (routes.crafting, routes.crafting)
+    watch = _Watch(now, asks=not (training and now == later == "dense"))
     with ExitStack() as stack, torch.enable_grad():
         for layer in layers:
             handle = layer.register_forward_hook(watch.hook, with_kwargs=True)
             stack.callback(handle.remove)
-            if isinstance(layer, nn.Linear):
+            if isinstance(layer, nn.Linear) and model.precision == "float32":
                 stack.enter_context(replaced(layer, watch.forward_of(layer)))
-        losses = model.task.losses(model.module(x), y)
+        losses = model.task.losses(model.outputs(x), y)
         total = losses.sum() if weights is None else losses @ weights
     uses = parameter_uses(total)
     for parameter, count in watch.stood_in.items():
@@ -100,8 +109,13 @@ def record(
                 continue
             if source._version != version:
                 raise RuntimeError("a layer's input was changed in place after the layer had read it")
-            calls.setdefault(layer, []).append(Call(source, grad, known))
+            calls.setdefault(layer, []).append(Call(_wide(source), _wide(grad), known, later))
     return Recording(calls, losses.detach(), uses)
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """What a pass in fewer bits left behind, in float32: products of gradients are not rounded again."""
+    return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 
 def parameter_uses(output: Tensor) -> dict[int, int]:

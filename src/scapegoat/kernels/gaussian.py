@@ -56,7 +56,14 @@ class GaussianStream:
 
     def add_to(self, row: Tensor, sigma: float, divisor: float = 1.0) -> None:
         """row = (row + sigma · N(0, 1)) / divisor, in place, for a float32 vector."""
-        numbers, flat = row.numpy(), self._pairs.reshape(-1)
+        flat = self._pairs.reshape(-1)
+        if row.device.type != "cpu":
+            row.div_(divisor)
+            for there in torch.split(row, len(flat)):
+                self._draw(sigma / divisor)
+                there.add_(torch.from_numpy(flat[: len(there)]).to(row.device))
+            return
+        numbers = row.numpy()
         for start in range(0, len(numbers), len(flat)):
             part = numbers[start : start + len(flat)]
             self._draw(sigma / divisor)

@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 from scapegoat import geometry
+from scapegoat.devices import CPU
 from scapegoat.randomness import generator
+from scapegoat.split_rows import SplitRows
 
 _NARROW = 8
 """Blocks at a time where the rows are separate vectors, which are copied."""
@@ -35,23 +37,32 @@ class Sketch:
 
     def __call__(self, rows: geometry.Rows) -> Tensor:
         """The sketches [n, width] of n rows, in one pass over them; each as if it were alone, bit for bit."""
-        signs, turns = _draws(self.d, self.width, self.seed)
-        out = torch.zeros(len(rows), self.width)
+        out = torch.zeros(len(rows), self.width, device=geometry.device_of(rows))
+        if isinstance(rows, SplitRows):
+            return rows.chain(out, self.added)
+        return self.added(out, 0, rows)
+
+    def added(self, out: Tensor, at: int, rows: geometry.Rows) -> Tensor:
+        """Add some columns of n rows, those from `at` on, to their sketches `out` [n, width], in place."""
+        signs, turns = _draws(self.d, self.width, self.seed, out.device)
         for first, wide in geometry.blocks(rows, _NARROW * self.width):
-            for start in range(0, wide.shape[1], self.width):
-                block = wide[:, start : start + self.width]
-                at = first + start
-                sign = signs[at : at + block.shape[1]].float()
-                turn = turns[at // self.width]
-                cut = min(block.shape[1], self.width - turn)
-                out[:, turn : turn + cut].addcmul_(block[:, :cut], sign[:cut])
+            start = 0
+            while start < wide.shape[1]:
+                inside = (at + first + start) % self.width
+                block = wide[:, start : start + self.width - inside]
+                begin = at + first + start
+                sign = signs[begin : begin + block.shape[1]].float()
+                place = (turns[begin // self.width] + inside) % self.width
+                cut = min(block.shape[1], self.width - place)
+                out[:, place : place + cut].addcmul_(block[:, :cut], sign[:cut])
                 out[:, : block.shape[1] - cut].addcmul_(block[:, cut:], sign[cut:])
+                start += block.shape[1]
         return out
 
 
 @functools.lru_cache(maxsize=4)
-def _draws(d: int, width: int, seed: int) -> tuple[Tensor, list[int]]:
-    """A sign per coordinate, int8 [d], and a rotation per block."""
+def _draws(d: int, width: int, seed: int, device: torch.device = CPU) -> tuple[Tensor, list[int]]:
+    """A sign per coordinate, int8 [d], on the device, and a rotation per block."""
     signs = torch.randint(0, 2, (d,), generator=generator(seed, "sketch signs"), dtype=torch.int8).mul_(2).sub_(1)
     blocks = -(-d // width)
-    return signs, torch.randint(0, width, (blocks,), generator=generator(seed, "sketch turns")).tolist()
+    return signs.to(device), torch.randint(0, width, (blocks,), generator=generator(seed, "sketch turns")).tolist()

@@ -1,4 +1,7 @@
-"""The matrix products that decide what scoring and crafting cost, each by its fastest route on a CPU."""
+"""The matrix products that decide what scoring and crafting cost, each by the route that it is told.
+
+Untold, a rule of thumb decides, so that the same sums are taken in the same order whichever machine takes them.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from scapegoat.kernels.routes import Product
+from scapegoat.kernels.trying import Tried
 
 DENSEST = 0.2
 """Inputs with a greater share of entries that are not zero are not looked at any further."""
@@ -32,8 +38,11 @@ def _blas() -> ThreadpoolController:
 def self_products(rows: Tensor) -> Tensor:
     """R R^T [s, s] for float32 rows: NumPy calls BLAS's `syrk`, half the work of the product that torch would do.
 
-    It uses as many threads as torch does, so that results do not depend on how many a machine has.
+    It uses as many threads as torch does, so that results do not depend on how many a machine has. Elsewhere than on a
+    processor it is torch's product.
     """
+    if rows.device.type != "cpu":
+        return rows @ rows.T
     array = rows.detach().numpy()
     with _blas().limit(limits=torch.get_num_threads(), user_api="blas"):
         return torch.from_numpy(array @ array.T)
@@ -51,10 +60,10 @@ class SparseRows:
         self._whole: tuple[Tensor, Tensor, Tensor | None] | None = None
 
     @classmethod
-    def of(cls, dense: Tensor) -> SparseRows:
-        """The entries of a matrix that are not zero; values that are all one are not kept."""
+    def of(cls, dense: Tensor, named: NDArray[np.bool_] | None = None) -> SparseRows:
+        """The entries of a matrix that are not zero (`named`, where known); values that are all one are not kept."""
         samples, features = dense.shape
-        flat = np.flatnonzero(dense.numpy() != 0)
+        flat = np.flatnonzero(dense.numpy() != 0 if named is None else named)
         starts = torch.from_numpy(np.searchsorted(flat, np.arange(samples + 1) * features))
         columns = flat - np.repeat(np.arange(samples) * features, starts.diff().numpy())
         values = dense.reshape(-1)[torch.from_numpy(flat)]
@@ -81,19 +90,22 @@ class SparseRows:
         dense = (last - first) * self.features * units / 35
         return named * units / 10 + transposed * self.features * units / 1.5 + overhead < dense
 
-    def times(self, dense: Tensor, weight: Tensor, out: Tensor | None = None) -> Tensor:
+    def _looked_up(self, route: Product | None, rows: slice, units: int, overhead: float, transposed: int = 1) -> bool:
+        return self.pays(rows, units, overhead, transposed) if route is None else route == "looked_up"
+
+    def times(self, dense: Tensor, weight: Tensor, out: Tensor | None = None, route: Product | None = None) -> Tensor:
         """A W^T [s, o], in `out` if it is given: the sum of the columns of W that each row names."""
         units = len(weight)
         result = torch.empty(self.samples, units) if out is None else out
-        if not self.pays(slice(None), units, 5e4):
+        if not self._looked_up(route, slice(None), units, 5e4):
             return torch.mm(dense, weight.T, out=result)
         for here, sums in self._strips(weight):
             result[:, here] = sums
         return result
 
-    def bilinear(self, dense: Tensor, weight: Tensor, delta: Tensor) -> Tensor:
+    def bilinear(self, dense: Tensor, weight: Tensor, delta: Tensor, route: Product | None = None) -> Tensor:
         """Each row's delta W a [s]."""
-        if not self.pays(slice(None), len(weight), 5e4):
+        if not self._looked_up(route, slice(None), len(weight), 5e4):
             return (dense @ weight.T).mul_(delta).sum(1)
         total = np.zeros(self.samples, dtype=np.float32)
         factor = delta.numpy()
@@ -111,14 +123,16 @@ class SparseRows:
             _transpose(matrix[start : start + STRIP], here.numpy())
             yield slice(start, start + STRIP), _sums(self._columns, self._starts, self._values, here)
 
-    def weight_gradients(self, dense: Tensor, delta: Tensor, ends: Sequence[int], out: list[Tensor]) -> None:
+    def weight_gradients(
+        self, dense: Tensor, delta: Tensor, ends: Sequence[int], out: list[Tensor], route: Product | None = None
+    ) -> None:
         """Write Delta^T A of consecutive ranges of rows into one [o, f] each; the first range starts at row 0.
 
         Column j of a range sums the Delta of its rows that name j. The ranges are looked up together: what it costs to
         know who names whom is paid once.
         """
         units = delta.shape[1]
-        if not self.pays(slice(0, ends[-1]), units, 1e5, len(ends)):
+        if not self._looked_up(route, slice(0, ends[-1]), units, 1e5, len(ends)):
             for matrix, (start, end) in zip(out, itertools.pairwise((0, *ends)), strict=True):
                 torch.mm(delta[start:end].T, dense[start:end], out=matrix)
             return
@@ -133,7 +147,7 @@ class SparseRows:
                 named = slice(int(bags[0]), int(bags[-1]))
                 sums = _sums(names[named], bags - bags[0], None if values is None else values[named], table)
                 for matrix, columns in zip(matrices, sums.view(len(matrices), self.features, -1), strict=True):
-                    matrix.numpy()[here] = columns.numpy().T
+                    _transpose(columns.numpy(), matrix.numpy()[here])
                 del sums, columns
 
     def _transposed(self, ends: Sequence[int]) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -156,13 +170,20 @@ class SparseRows:
 
 
 def _transpose(source: NDArray[np.float32], out: NDArray[np.float32]) -> None:
-    """Write the transpose of a matrix of few rows; NumPy is faster at it than torch.
+    """Write the transpose of a matrix that has few rows or few columns; NumPy is faster at it than torch."""
+    _TRANSPOSES(source.shape, source, out)
 
-    Long rows go sixteen at a time, which is as many streams as a core can follow.
-    """
-    step = 16 if source.shape[1] > 2048 else len(source)
-    for start in range(0, len(source), step):
-        out[:, start : start + step] = source[start : start + step].T
+
+def _some_rows_at_a_time(step: int) -> Callable[[NDArray[np.float32], NDArray[np.float32]], None]:
+    def transpose(source: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        for start in range(0, len(source), step):
+            out[:, start : start + step] = source[start : start + step].T
+
+    return transpose
+
+
+# Of few long rows a core can follow so many at once; of many short ones a block should stay in its nearest cache.
+_TRANSPOSES = Tried(*(_some_rows_at_a_time(step) for step in (1 << 62, 128, 64, 16)))
 
 
 def _sums(names: Tensor, starts: Tensor, values: Tensor | None, table: Tensor) -> Tensor:
@@ -176,8 +197,11 @@ class InputFacts:
     def __init__(self, dense: Tensor) -> None:
         self.version = dense._version
         plain = dense.dim() == 2 and dense.dtype == torch.float32 and dense.is_contiguous() and dense.numel() > 0
-        sparse = plain and np.count_nonzero(dense.numpy()) <= DENSEST * dense.numel()
-        self.sparse = SparseRows.of(dense) if sparse else None
+        # Looking up pays on a processor only.
+        plain = plain and dense.device.type == "cpu"
+        named = dense.numpy() != 0 if plain else np.zeros(0, dtype=bool)
+        sparse = plain and np.count_nonzero(named) <= DENSEST * dense.numel()
+        self.sparse = SparseRows.of(dense, named) if sparse else None
         self._gram: Tensor | None = None
 
     def gram(self, dense: Tensor) -> Tensor:
@@ -198,9 +222,9 @@ def facts(inputs: Tensor) -> InputFacts:
     return known
 
 
-def linear(layer: nn.Linear, inputs: Tensor, sparse: SparseRows) -> Tensor:
+def linear(layer: nn.Linear, inputs: Tensor, sparse: SparseRows, route: Product | None = None) -> Tensor:
     """What the layer makes of inputs that are mostly zeros, by looking columns of its weight up."""
-    output = sparse.times(inputs, layer.weight.detach())
+    output = sparse.times(inputs, layer.weight.detach(), route=route)
     return output if layer.bias is None else output.add_(layer.bias.detach())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,13 @@ from scapegoat.membership.scoring import Floats
 
 RATES = {"tpr_at_fpr_01": 0.01, "tpr_at_fpr_001": 0.001}
 NO_COINS = "members were not drawn by independent fair coins (evaluation.design: coin draws them so)"
+BOUNDS: dict[str, Callable[[np.ndarray, np.ndarray, float], float]] = {
+    "any_mechanism": lambda scores, member, sure: epsilon.one_run(scores, member, confidence=sure).epsilon,
+    "gaussian_noise": lambda scores, member, sure: epsilon.one_run_gaussian(scores, member, confidence=sure).epsilon,
+    "gaussian_noise_by_auc": lambda scores, member, sure: epsilon.auc_gaussian(scores, member, confidence=sure),
+    "one_threshold": lambda scores, member, sure: epsilon.clopper_pearson(scores, member, confidence=sure),
+}
+"""Lower bounds on epsilon by what they take for granted; see `scapegoat.membership.epsilon`."""
 REMEMBERED = 64
 """Blind baselines kept in memory: cells of an audit share theirs."""
 
@@ -33,9 +40,9 @@ class Scored:
     scores: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        """`scores`, `worst_score`, `epsilon_lower` and `epsilon_ceiling`, as plain values for the summary.
+        """`scores`, `worst_score`, `epsilon_lower`, `epsilon_bounds` and `epsilon_ceiling`, as plain values.
 
-        The latter three are those of a client's seat where any score is; those of the server's are then under
+        All but the first are those of a client's seat where any score is; those of the server's are then under
         `server`. Rules are chosen by the former, and no rule changes what the server sees. Both the worst score and
         epsilon pay for having tried all the scores of their seat.
         """
@@ -62,8 +69,11 @@ class Scored:
         if not self.coins:
             return found | {"epsilon_lower": None, "epsilon_lower_reason": NO_COINS}
         confidence = 1 - (1 - epsilon.CONFIDENCE) / len(scores)
-        bounds = [epsilon.one_run(values, self.member, confidence=confidence) for values in scores.values()]
-        return found | {"epsilon_lower": max(bound.epsilon for bound in bounds)}
+        bounds = {
+            name: max(bound(values, self.member, confidence) for values in scores.values())
+            for name, bound in BOUNDS.items()
+        }
+        return found | {"epsilon_lower": bounds["any_mechanism"], "epsilon_bounds": bounds}
 
     def validity(self, blind: Blind | None) -> dict[str, Any]:
         """`blind_auc`, `permutation_p` per score, and whether the figures speak of leakage at all.

@@ -222,6 +222,34 @@ def auc_gaussian(scores: np.ndarray, member: np.ndarray, delta: float = DELTA, c
     return gaussian_epsilon(float(np.sqrt(2) * special.ndtri(low)), delta) if low > 0.5 else 0.0
 
 
+def over_runs(
+    runs: Sequence[tuple[Sequence[np.ndarray], np.ndarray]], delta: float = DELTA, confidence: float = CONFIDENCE
+) -> float:
+    """The largest epsilon that any of several runs refutes by any of its scores, as sure as one run would be alone.
+
+    Parameters
+    ----------
+    runs: of each its scores, [targets] each, and member [targets]; as for `one_run`.
+    delta: as for `one_run`.
+    confidence: of the result; each score of each run has its share of the rest.
+
+    Returns
+    -------
+    Epsilon; 0 when nothing is refuted, or there is nothing.
+
+    Examples
+    --------
+    >>> member = np.arange(300) % 2 == 0
+    >>> alone = over_runs([([member * 1.0], member)])
+    >>> over_runs([([member * 1.0, member * 0.0], member)] * 2) < alone
+    True
+    """
+    tried = sum(len(scores) for scores, _ in runs)
+    share = 1 - (1 - confidence) / max(tried, 1)
+    found = [one_run(values, member, delta, share).epsilon for scores, member in runs for values in scores]
+    return max(found, default=0.0)
+
+
 def ceiling(targets: int, delta: float = DELTA, confidence: float = CONFIDENCE) -> float:
     """The most that any one-run audit of so many targets can show: all of them guessed, all guesses correct.
 

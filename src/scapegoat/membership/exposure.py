@@ -70,15 +70,6 @@ def _precision(tpr: float, fpr: float, prior: float) -> float:
     return tpr * prior / called if called > 0 else 0.0
 
 
-@dataclass(frozen=True)
-class Exposed:
-    """A member, by its place among the targets, its score and how sure the adversary may be of it."""
-
-    target: int
-    score: float
-    posterior: float
-
-
 def posteriors(scores: np.ndarray, member: np.ndarray, prior: float = 0.5, seed: int = 0) -> Floats:
     """Probability of being a member, per target, for an adversary who knows how scores of others turned out.
 
@@ -123,29 +114,3 @@ def posteriors(scores: np.ndarray, member: np.ndarray, prior: float = 0.5, seed:
         logit[test] = fitted.decision_function(place[test]) - special.logit(share)
     logit = logit.clip(-np.log(truth.sum() + 1), np.log((~truth).sum() + 1))
     return np.asarray(special.expit(logit + special.logit(prior)), dtype=np.float64)
-
-
-def most_exposed(
-    scores: np.ndarray, member: np.ndarray, count: int = 10, prior: float = 0.5, seed: int = 0
-) -> list[Exposed]:
-    """The members that an adversary is surest of, the most exposed first.
-
-    Parameters
-    ----------
-    scores, member, prior, seed: as for `posteriors`.
-    count: how many at most.
-
-    Returns
-    -------
-    At most `count` members.
-
-    Examples
-    --------
-    >>> member = np.arange(100) < 50
-    >>> most_exposed(np.arange(100.0)[::-1], member, count=1)[0].target < 50
-    True
-    """
-    sure = posteriors(scores, member, prior, seed)
-    values, truth = np.asarray(scores, dtype=np.float64), np.asarray(member).astype(bool)
-    order = [int(i) for i in np.lexsort((-midranks(values), -sure)) if truth[i]]
-    return [Exposed(i, float(values[i]), float(sure[i])) for i in order[:count]]

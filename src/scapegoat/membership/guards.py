@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scapegoat.errors import InputError
-from scapegoat.membership.metrics import Estimate, auc, tpr_at_fpr
+from scapegoat.membership.metrics import Estimate, auc
 from scapegoat.membership.scoring import Floats, midranks
 
 FOLDS = 5
@@ -138,21 +138,6 @@ def resolvable(fpr: float, others: int) -> bool:
     (True, False)
     """
     return fpr * others >= 1 - 1e-9
-
-
-def resolved_tpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate | None:
-    """True positive rate at a false positive rate, or None where the non-members are too few to resolve it.
-
-    Examples
-    --------
-    >>> member = np.arange(200) < 100
-    >>> resolved_tpr(member * 1.0, member, 0.001) is None
-    True
-    >>> resolved_tpr(member * 1.0, member, 0.01).value
-    1.0
-    """
-    others = int((~np.asarray(member).astype(bool)).sum())
-    return tpr_at_fpr(scores, member, fpr) if resolvable(fpr, others) else None
 
 
 def _standardised(rows: np.ndarray) -> np.ndarray:

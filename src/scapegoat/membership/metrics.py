@@ -14,9 +14,14 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its confidence interval, of 95% unless a function says otherwise.
+    """A figure `value` and its confidence interval from `low` to `high`, of 95% unless a function says otherwise.
 
     Where no interval is known it is the whole line: then nothing is claimed of the figure, above or below anything.
+
+    Examples
+    --------
+    >>> Estimate(0.7, 0.6, 0.8).bounded, Estimate(0.7).bounded
+    (True, False)
     """
 
     value: float
@@ -40,7 +45,24 @@ class Estimate:
 
 
 def rate(hits: int, trials: int, level: float = LEVEL) -> Estimate:
-    """A rate with its exact (Clopper-Pearson) interval. Without a trial nothing is known: 0 in [0, 1]."""
+    """A rate with its exact (Clopper-Pearson) interval.
+
+    Parameters
+    ----------
+    hits: how often it happened.
+    trials: how often it could have.
+    level: of confidence.
+
+    Returns
+    -------
+    hits / trials with its interval. Without a trial nothing is known: 0 in [0, 1].
+
+    Examples
+    --------
+    >>> found = rate(9, 10)
+    >>> found.value, round(found.low, 3), round(found.high, 3)
+    (0.9, 0.555, 0.997)
+    """
     if trials == 0:
         return Estimate(0.0, 0.0, 1.0)
     tail = (1 - level) / 2
@@ -51,7 +73,14 @@ def rate(hits: int, trials: int, level: float = LEVEL) -> Estimate:
 
 @dataclass(frozen=True)
 class Calls:
-    """Yes/no calls against the truth."""
+    """Yes/no calls against the truth: `accuracy`, `precision`, `recall` and `advantage`, each with its interval.
+
+    Examples
+    --------
+    >>> found = calls(np.array([True, True, False, False]), np.array([True, False, True, False]))
+    >>> found.precision.value, found.advantage.value
+    (0.5, 0.0)
+    """
 
     accuracy: Estimate
     precision: Estimate
@@ -60,7 +89,23 @@ class Calls:
 
 
 def calls(called: np.ndarray, member: np.ndarray) -> Calls:
-    """Accuracy, precision, recall and advantage (true minus false positive rate) of yes/no calls."""
+    """How good yes/no calls are.
+
+    Parameters
+    ----------
+    called: [targets], who was called a member.
+    member: [targets], who is one.
+
+    Returns
+    -------
+    Accuracy, precision, recall and advantage (true minus false positive rate), each with its exact interval.
+
+    Examples
+    --------
+    >>> member = np.arange(100) < 50
+    >>> calls(member, member).accuracy.value
+    1.0
+    """
     called, member = called.astype(bool), member.astype(bool)
     true_positives = int((called & member).sum())
     false_positives = int((called & ~member).sum())
@@ -80,7 +125,22 @@ def calls(called: np.ndarray, member: np.ndarray) -> Calls:
 
 
 def auc_value(scores: np.ndarray, member: np.ndarray) -> float:
-    """Probability that a member outscores a non-member, ties counting half."""
+    """Probability that a member outscores a non-member, ties counting half.
+
+    Parameters
+    ----------
+    scores: [targets], higher for those more likely to be members; NaN ranks lowest.
+    member: [targets], who is one.
+
+    Returns
+    -------
+    The area under the ROC; 0.5 where there are no members, or only members.
+
+    Examples
+    --------
+    >>> auc_value(np.array([3.0, 1.0, 2.0, 0.0]), np.array([True, True, False, False]))
+    0.75
+    """
     member = member.astype(bool)
     members, others = int(member.sum()), int((~member).sum())
     if members == 0 or others == 0:
@@ -96,6 +156,22 @@ def auc(scores: np.ndarray, member: np.ndarray, seed: int = 0) -> Estimate:
 
     With perfect separation every resample is perfect too; the interval then is widened by the exact interval of the
     rarer group, so that it never claims certainty.
+
+    Parameters
+    ----------
+    scores: [targets], higher for those more likely to be members; NaN ranks lowest.
+    member: [targets], who is one.
+    seed: of the resampling.
+
+    Returns
+    -------
+    The AUC with its interval.
+
+    Examples
+    --------
+    >>> found = auc(np.array([3.0, 1.0, 2.0, 0.0]), np.array([True, True, False, False]))
+    >>> found.value, found.low <= 0.75 <= found.high
+    (0.75, True)
     """
     member = member.astype(bool)
     value = auc_value(scores, member)
@@ -121,6 +197,22 @@ def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:
     """Largest share of members found by a threshold that lets at most `fpr` of the non-members through.
 
     The interval is exact for the share of members above that threshold; it takes the threshold as given.
+
+    Parameters
+    ----------
+    scores: [targets], higher for those more likely to be members; NaN ranks lowest.
+    member: [targets], who is one.
+    fpr: the false positive rate that is allowed.
+
+    Returns
+    -------
+    The true positive rate with its interval.
+
+    Examples
+    --------
+    >>> member = np.arange(200) < 100
+    >>> tpr_at_fpr(np.where(member, 1.0, 0.0), member, 0.01).value
+    1.0
     """
     member = member.astype(bool)
     ordered = _ordered(scores)

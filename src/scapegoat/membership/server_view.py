@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scapegoat.devices import exact, host
 from scapegoat.gradients import GradientOracle
 from scapegoat.membership.scores.fedmia import tails
 from scapegoat.membership.scores.update_cosine import of_client
@@ -45,11 +46,12 @@ def groups_of(owners: np.ndarray | None, targets: int) -> list[Tensor]:
 
 def look(oracle: GradientOracle, x: Tensor, y: Tensor, updates: Tensor, groups: Sequence[Tensor]) -> Look:
     """Hold updates [k, d] against the gradients of the targets, group by group."""
-    sizes = torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64)
+    sizes = host(torch.linalg.vector_norm(updates, dim=1, dtype=exact(updates.device))).double()
     cosines = torch.full((len(updates), len(y)), torch.nan, dtype=torch.float64)
     coefficients, lengths = cosines.clone(), torch.zeros(len(y), dtype=torch.float64)
     for rows in groups:
-        gradients = oracle.per_sample(x[rows], y[rows])
+        there = rows.to(x.device)
+        gradients = oracle.per_sample(x[there], y[there])
         gram = gradients.gram().double()
         products = gradients.dot(updates).double()
         del gradients  # its rows are lent by the model's plan; the next part takes them

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
+from scapegoat.devices import CPU, Number, later
 from scapegoat.errors import InputError
 from scapegoat.extending.explained import explained
 from scapegoat.kernels.group_norm import accurate
+from scapegoat.kernels.routes import FIXED, Product, Routes
 from scapegoat.kernels.sparse_products import SparseRows, facts, linear, replaced
 from scapegoat.modelling.checks import check
 from scapegoat.modelling.seeding import seeded
@@ -26,12 +28,30 @@ parameters of the smallest model that is common, 0.3 million."""
 IMAGES_EVALUATED_AT_ONCE = 64
 """The same for images: their activations stay in the cache (1.2 times as fast as 300 at once)."""
 
+ON_A_DEVICE = 16
+"""Times as many on an accelerator, which is idle while it is asked for little."""
+
 IMAGES_AT_ONCE = 32
 """Images that pass together when a gradient is needed, where layers keep samples apart."""
 
 
+Precision = Literal["float32", "bfloat16"]
+"""What passes are computed in."""
+
+_AS_IT_IS = nullcontext()
+
+
 class ModelSpec(Component):
-    """Options of a model; `build` makes the module for an input shape (without the batch) and a number of classes."""
+    """Options of a model; `build` makes the module for an input shape (without the batch) and a number of classes.
+
+    Examples
+    --------
+    >>> class OneLayer(ModelSpec):
+    ...     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    ...         return nn.Linear(input_shape[0], classes)
+    >>> build(OneLayer(), (3,), 2, seed=0).d
+    8
+    """
 
     in_process: ClassVar[bool] = False
     """Whether it lives in this process only, where worker processes cannot reach it."""
@@ -71,6 +91,23 @@ class FlatModel:
 
     `point_at(vector)` re-points the parameters without copying; everything else takes the vector as an argument. The
     buffers (BatchNorm's running statistics) stay inside the module and can be read and set as one flat vector.
+    `routes` are the ways by which its passes are taken.
+
+    Parameters
+    ----------
+    module: any module that maps [batch, *input_shape] to [batch, classes].
+    input_shape, input_dtype: of one record.
+    classes: the number of outputs, whatever `task` makes of them.
+    task: what the outputs are trained for; classification by default.
+    device: where the module and its vectors are.
+    precision: that of the passes; parameters and updates stay float32.
+
+    Examples
+    --------
+    >>> model = FlatModel(nn.Linear(3, 2), (3,), 2)
+    >>> gradient, loss = model.gradient(torch.zeros(model.d), torch.ones(4, 3), torch.tensor([0, 1, 0, 0]))
+    >>> gradient.shape, round(loss, 3)
+    (torch.Size([8]), 0.693)
     """
 
     def __init__(
@@ -80,13 +117,17 @@ class FlatModel:
         classes: int,
         input_dtype: torch.dtype = torch.float32,
         task: TaskSpec = CLASSES,
+        device: torch.device = CPU,
+        precision: Precision = "float32",
     ) -> None:
-        """`classes` is the number of outputs, whatever `task` makes of them."""
-        self.module = module
+        self.device = device
+        self.precision: Precision = precision
+        self.module = module = module if device == CPU else module.to(device)
+        self.routes: Routes = FIXED
         self.input_shape = tuple(input_shape)
         self.input_dtype = input_dtype
         self.classes = classes
-        self.task = task
+        self.task = task.on(device)
         named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         if not named:
             raise InputError("the model has no trainable parameters")
@@ -131,7 +172,9 @@ class FlatModel:
 
     def buffers(self) -> Tensor:
         """All floating-point buffers as one vector (empty for most models)."""
-        return torch.cat([b.reshape(-1) for b in self._buffers]) if self._buffers else torch.empty(0)
+        return (
+            torch.cat([b.reshape(-1) for b in self._buffers]) if self._buffers else torch.empty(0, device=self.device)
+        )
 
     def set_buffers(self, vector: Tensor) -> None:
         """Write the floating-point buffers back."""
@@ -148,6 +191,27 @@ class FlatModel:
         pays = self._channels_last and not (self._groups and self.module.training)
         return x.contiguous(memory_format=torch.channels_last) if pays else x
 
+    def outputs(self, x: Tensor) -> Tensor:
+        """The module's answer, in the mode it is in; float32, whatever the pass is computed in."""
+        with self.passing():
+            answer: Tensor = self.module(x)
+        return answer if self.precision == "float32" else answer.float()
+
+    def passing(self) -> AbstractContextManager[object]:
+        """Inside, layers compute in the model's precision; parameters, gradients and statistics stay float32."""
+        if self.precision == "float32":
+            return _AS_IT_IS
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+
+    @contextmanager
+    def exactly(self) -> Iterator[None]:
+        """Inside, passes are computed in float32: to find out what layers do."""
+        before, self.precision = self.precision, "float32"
+        try:
+            yield
+        finally:
+            self.precision = before
+
     @torch.no_grad()
     def logits(self, vector: Tensor, x: Tensor) -> Tensor:
         """Logits in evaluation mode. Give the same tensor every time: what is known of it is remembered."""
@@ -155,21 +219,24 @@ class FlatModel:
         self.module.eval()
         if not self.input_dtype.is_floating_point:
             x = x.to(self.input_dtype)  # rules that probe with noise draw floats, whatever the model takes
-        batch = EVALUATED_AT_ONCE if x.dim() == 2 else IMAGES_EVALUATED_AT_ONCE
+        images = self.routes.scored_images or IMAGES_EVALUATED_AT_ONCE
+        batch = (EVALUATED_AT_ONCE if x.dim() == 2 else images) * (1 if x.device == CPU else ON_A_DEVICE)
         # What is known of the parts of a large set is forgotten: kept, it would take up to half of the set's memory.
         parts = [self._evaluated(part) for part in (torch.split(x, batch) if len(x) > batch else [x])]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _evaluated(self, x: Tensor) -> Tensor:
-        sparse = facts(x).sparse if x.dim() == 2 else None
+        route = self.routes.scoring
+        looks_up = x.dim() == 2 and route != "dense" and self.precision == "float32"
+        sparse = facts(x).sparse if looks_up else None
         with ExitStack() as stack:
             if sparse is not None:
                 for layer in self._linear:
-                    stack.enter_context(replaced(layer, _looking_up(layer, x, sparse)))
-            if x.dim() == 4:
+                    stack.enter_context(replaced(layer, _looking_up(layer, x, sparse, route)))
+            if x.dim() == 4 and self.precision == "float32":
                 for norm in self._groups:
                     stack.enter_context(replaced(norm, accurate(norm)))
-            return self.module(self.prepare(x))  # type: ignore[no-any-return]
+            return self.outputs(self.prepare(x))
 
     def gradient(
         self,
@@ -179,7 +246,7 @@ class FlatModel:
         out: Tensor | None = None,
         at_once: int | None = None,
         teaching: Teaching | None = None,
-    ) -> tuple[Tensor, float]:
+    ) -> tuple[Tensor, Number]:
         """Gradient [d] of the mean loss in training mode, and the loss.
 
         `y` are labels, or what `task.soft` made of them. With `at_once` the samples pass a few at a time, which is
@@ -188,13 +255,13 @@ class FlatModel:
         """
         self.point_at(vector)
         self.module.train()
-        out = torch.empty(self.d) if out is None else out
+        out = torch.empty(self.d, device=self.device) if out is None else out
         size = at_once or max(len(y), 1)
-        loss = 0.0
+        loss: Number = 0.0
         for start in range(0, max(len(y), 1), size):
             part = slice(start, start + size)
             share = len(y[part]) / len(y) if len(y) else 1.0
-            logits = self.module(self.prepare(x[part]))
+            logits = self.outputs(self.prepare(x[part]))
             if teaching is None:
                 part_loss = taught = self.task.losses(logits, y[part], "mean") * share
             else:
@@ -203,7 +270,7 @@ class FlatModel:
                 taught = torch.where(teaching(losses.detach()), losses, 0.0).mean() * share
             grads = torch.autograd.grad(taught, self.parameters, allow_unused=True)
             self._write(grads, out, add=start > 0)
-            loss += float(part_loss.detach())
+            loss += later(part_loss.detach())
         return out, loss
 
     def _write(self, grads: tuple[Tensor | None, ...], out: Tensor, add: bool) -> None:
@@ -223,7 +290,7 @@ def _takes_channels_last(model: FlatModel) -> bool:
     """Whether the module works in that memory layout: `x.view(len(x), -1)` after a convolution does not."""
     training = model.module.training
     model.module.eval()
-    images = torch.zeros(2, *model.input_shape, dtype=model.input_dtype)
+    images = torch.zeros(2, *model.input_shape, dtype=model.input_dtype, device=model.device)
     try:
         model.module(images.contiguous(memory_format=torch.channels_last))
     except Exception:
@@ -233,10 +300,10 @@ def _takes_channels_last(model: FlatModel) -> bool:
     return True
 
 
-def _looking_up(layer: nn.Linear, x: Tensor, sparse: SparseRows) -> Callable[[Tensor], Tensor]:
-    """The layer's forward, save that the records themselves are looked up."""
+def _looking_up(layer: nn.Linear, x: Tensor, sparse: SparseRows, route: Product | None) -> Callable[[Tensor], Tensor]:
+    """The layer's forward pass, but the records themselves are looked up."""
     ordinary = layer.forward
-    return lambda input: linear(layer, x, sparse) if input is x else ordinary(input)  # noqa: A006
+    return lambda input: linear(layer, x, sparse, route) if input is x else ordinary(input)  # noqa: A006
 
 
 def build(
@@ -246,11 +313,36 @@ def build(
     seed: int,
     input_dtype: torch.dtype = torch.float32,
     objective: TaskSpec = CLASSES,
+    device: torch.device = CPU,
+    precision: Precision = "float32",
 ) -> FlatModel:
-    """The model of a spec with its initial parameters drawn from `seed`; `classes` is the number of its outputs."""
+    """The model of a spec, with its initial parameters.
+
+    It is built and checked on the host, and then moved: its parameters are the same on every device.
+
+    Parameters
+    ----------
+    spec: which model.
+    input_shape, input_dtype: of one record.
+    classes: the number of outputs.
+    seed: what the parameters are drawn from.
+    objective: what the outputs are trained for; classification by default.
+    device: where it lives.
+    precision: what passes are computed in.
+
+    Returns
+    -------
+    The model. One that cannot be built, or answers otherwise than asked, is an InputError.
+
+    Examples
+    --------
+    >>> build(get("mlp", hidden=[8]), (40,), 4, seed=0).d
+    364
+    """
     task = Task(input_shape, classes, input_dtype, objective)
     spec.verify(task)
-    return FlatModel(make_module(spec, task, seed), input_shape, classes, input_dtype, objective)
+    module = make_module(spec, task, seed)
+    return FlatModel(module, input_shape, classes, input_dtype, objective, device, precision)
 
 
 def make_module(spec: ModelSpec, task: Task, seed: int) -> nn.Module:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from scapegoat.devices import CPU, stream_of
+
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
@@ -26,12 +28,18 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def torch_seeded(seed: int) -> Iterator[None]:
-    """The same for torch's stream on the processor alone: all that layers draw from, and fast enough for a round."""
-    stream = torch.default_generator
+def torch_seeded(seed: int, device: torch.device = CPU) -> Iterator[None]:
+    """The same for torch's streams alone, the processor's and the device's: all that layers draw from, and fast enough
+    for a round."""
+    stream, other = torch.default_generator, stream_of(device)
     state = stream.get_state()
+    elsewhere = None if other is None else other.get_rng_state()
     stream.manual_seed(seed)
+    if other is not None:
+        other.manual_seed(seed)
     try:
         yield
     finally:
         stream.set_state(state)
+        if other is not None:
+            other.set_rng_state(elsewhere)

@@ -14,7 +14,16 @@ CLASSES = Classification()
 
 @dataclass(frozen=True)
 class Task:
-    """The shape and type of one record (without the batch), the number of outputs, and what they are trained for."""
+    """What a model is built for.
+
+    `input_shape` and `input_dtype` are those of one record (without the batch), `classes` is the number of outputs, and
+    `objective` what they are trained for.
+
+    Examples
+    --------
+    >>> Task(input_shape=(3, 32, 32), classes=10).input_dtype
+    torch.float32
+    """
 
     input_shape: tuple[int, ...]
     classes: int

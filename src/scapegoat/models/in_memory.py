@@ -64,7 +64,21 @@ class Given(OwnModel):
 
 
 def given(model: nn.Module | Callable[..., nn.Module]) -> Given:
-    """Hold a model and return the component that names it."""
+    """Hold a model that a spec cannot name, in this process.
+
+    Parameters
+    ----------
+    model: a module, which keeps its parameters, or a factory.
+
+    Returns
+    -------
+    The component that stands for it in a spec.
+
+    Examples
+    --------
+    >>> given(nn.Linear(3, 2)).label
+    'Linear'
+    """
     key = f"object-{len(_objects)}"
     _objects[key] = model
     return Given(key=key)

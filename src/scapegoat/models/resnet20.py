@@ -67,7 +67,7 @@ class ResNet20(ModelSpec):
         """The module for 1- or 3-channel images of at least 16 pixels."""
         if len(input_shape) != 3:
             raise InputError(
-                f"model resnet20: wants images [channels, height, width], got records of shape {input_shape}"
+                f"model resnet20: takes images [channels, height, width], and these records are {input_shape}"
             )
         channels, height, width = input_shape
         if min(height, width) < 16:

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import Field
 from torch import nn
 
-from scapegoat.errors import InputError
-from scapegoat.extending.resolve import resolve
+from scapegoat.extending.resolve import resolve_callable
 from scapegoat.extending.sources import sources
 from scapegoat.modelling.flat_model import register
 from scapegoat.modelling.task import Task
@@ -37,10 +36,7 @@ class Imported(OwnModel):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """Import the factory and call it."""
-        factory = resolve("model", self.factory)
-        if not callable(factory):
-            raise InputError(f"model {self.factory}: is {type(factory).__name__}, not something that can be called")
-        return call_factory(factory, input_shape, classes, self.options)
+        return call_factory(resolve_callable("model", self.factory), input_shape, classes, self.options)
 
     def code(self, module: nn.Module, task: Task) -> Iterator[bytes]:
         """The files that it is written in."""

@@ -6,6 +6,7 @@ whose updates enter. The core asks it for what it does, never for its name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -39,10 +40,10 @@ class Protection(Component):
 class Look:
     """What the server knows after a round.
 
-    `loss` is the mean training loss that the clients report (NaN or None if nobody did), `validation_loss` computes the
-    global model's on the server's own records. `state` is the protection's memory, saved with the checkpoint; what is
-    put into `notes` goes into the round's record. Where the server trains on some records of its own (`trains_in`),
-    `leakage` is the AUC with which the global model tells them from those of its own that it keeps out.
+    `round` counts from 0. `loss` is the mean training loss that the clients report (NaN or None if nobody did),
+    `validation_loss` computes the global model's on the server's own records. `state` is the protection's memory, saved
+    with the checkpoint; what is put into `notes` goes into the round's record. Where the server trains on some records
+    of its own (`trains_in`), `leakage` is the AUC with which the global model tells them from those that it keeps out.
     """
 
     round: int
@@ -54,7 +55,16 @@ class Look:
 
 
 class ServerProtection(Protection):
-    """Acts on the server and asks nothing of the clients."""
+    """Acts on the server and asks nothing of the clients.
+
+    Examples
+    --------
+    >>> class Smaller(ServerProtection):
+    ...     def before_step(self, parameters: Tensor, update: Tensor, lr: float) -> Tensor:
+    ...         return 0.5 * update
+    >>> Smaller().acts, Smaller().trains_in
+    ('server', False)
+    """
 
     acts = "server"
 
@@ -74,9 +84,16 @@ class ServerProtection(Protection):
     def before_step(self, parameters: Tensor, update: Tensor, lr: float) -> Tensor:
         """The direction that the server's optimizer steps along in place of `update`, which is left as it is.
 
-        `parameters` are the server's own, and may be moved in place; `lr` is the optimizer's rate.
+        `parameters` are the server's own, and may be moved in place; `lr` is the learning rate of this step.
         """
         return update
+
+    def pace(self, done: float) -> float:
+        """The share of the learning rate that a round's step takes; `done` is 0 in the first and below 1 in the last.
+
+        Where the number of rounds is not known beforehand, `done` is 0 in all of them.
+        """
+        return 1.0
 
     def stops(self, look: Look) -> bool:
         """Whether training ends after this round; the model then stays as it is."""
@@ -85,14 +102,33 @@ class ServerProtection(Protection):
 
 @dataclass(frozen=True)
 class Examples:
-    """What a client trains on in one step: inputs, and class probabilities [n, classes] in place of labels."""
+    """What a client trains on in one step: inputs `x` [n, ...], and `targets` [n, classes] in place of labels.
+
+    Examples
+    --------
+    >>> import torch
+    >>> batch = Examples(torch.zeros(2, 3), torch.tensor([[1.0, 0.0], [0.1, 0.9]]))
+    >>> batch.targets.sum(1)
+    tensor([1., 1.])
+    """
 
     x: Tensor
     targets: Tensor
 
 
 class ClientProtection(Protection):
-    """Acts on every honest client, in each step of its training."""
+    """Acts on every honest client, in each step of its training.
+
+    Examples
+    --------
+    >>> class HardOnes(ClientProtection):
+    ...     chooses_records = True
+    ...     def teaching(self, losses: Tensor) -> Tensor:
+    ...         return losses > 0.1
+    >>> import torch
+    >>> HardOnes().teaching(torch.tensor([0.05, 2.0]))
+    tensor([False,  True])
+    """
 
     acts = "client"
 
@@ -120,6 +156,28 @@ class ClientProtection(Protection):
     def mechanism(self) -> GaussianMechanism | None:
         """The clipping and the noise of each step, if there is any; batches are then drawn as it says."""
         return None
+
+
+def pace_of(protections: Sequence[ServerProtection], round_: int, rounds: int) -> float:
+    """The share of the learning rate that several protections leave for a round.
+
+    Parameters
+    ----------
+    protections: those on the server.
+    round_: the round, counted from 0.
+    rounds: how many are planned; 0: not known.
+
+    Returns
+    -------
+    The product of the shares that each of them leaves; 1 where none slows the server down.
+
+    Examples
+    --------
+    >>> pace_of([], 10, 100)
+    1
+    """
+    done = min(round_ / rounds, 1.0) if rounds else 0.0
+    return math.prod(protection.pace(done) for protection in protections)
 
 
 registry: Registry[Protection] = Registry("protection", Protection, "scapegoat.protections")

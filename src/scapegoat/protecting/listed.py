@@ -9,7 +9,21 @@ from scapegoat.protecting.contract import Protection, registry
 
 
 def parse(value: Any) -> tuple[Protection, ...]:
-    """The protections of a list of names, `{name: ..., option: ...}` mappings or protections, checked together."""
+    """Protections as a spec lists them, checked together.
+
+    Parameters
+    ----------
+    value: a list of names, `{name: ..., option: ...}` mappings or protections.
+
+    Returns
+    -------
+    The protections in order; what cannot be one, or not beside another, is an OptionError that says why.
+
+    Examples
+    --------
+    >>> parse(["loss_floor", {"name": "weight_decay", "rate": 0.01}])[1].rate
+    0.01
+    """
     if not isinstance(value, (list, tuple)):
         raise OptionError("", f"{shown(value)} is not a list of protections such as [{{name: weight_decay}}]")
     found: list[Protection] = []

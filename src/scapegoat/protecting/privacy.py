@@ -1,4 +1,4 @@
-"""Clipping and noise for every record, and the epsilon that is had for them."""
+"""Clipping and noise for every record, and the epsilon that they give."""
 
 from __future__ import annotations
 

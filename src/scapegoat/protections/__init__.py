@@ -11,6 +11,7 @@ from scapegoat.protecting.contract import (
     Protection,
     ServerProtection,
     get,
+    pace_of,
     register,
     registry,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "Protection",
     "ServerProtection",
     "get",
+    "pace_of",
     "parse",
     "register",
     "registry",

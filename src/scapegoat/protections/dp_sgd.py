@@ -49,7 +49,9 @@ class DPSGD(ClientProtection):
         """Refuse what would make the epsilon untrue."""
         for other in others:
             if isinstance(other, ClientProtection) and other.mixes_records:
-                raise OptionError("", f"no epsilon would hold with {other.name}, whose examples are several records'")
+                raise OptionError(
+                    "", f"no epsilon would hold with {other.name}, which makes one example of several records"
+                )
             if isinstance(other, ClientProtection) and other.mechanism is not None:
                 raise OptionError("", f"{other.name} clips and adds noise too; one of the two is allowed")
             if isinstance(other, ServerProtection) and other.listens:

@@ -32,7 +32,7 @@ class Mixup(ClientProtection):
         """The batch mixed with itself in another order; inputs and targets alike."""
         source = numpy_generator(seed, "mixup")
         share = float(source.beta(self.alpha, self.alpha))
-        other = torch.from_numpy(source.permutation(len(examples.x)))
+        other = torch.from_numpy(source.permutation(len(examples.x))).to(examples.x.device)
         return Examples(
             share * examples.x + (1 - share) * examples.x[other],
             share * examples.targets + (1 - share) * examples.targets[other],

@@ -9,7 +9,6 @@ model.
 """
 
 from scapegoat.membership.metrics import Estimate
-from scapegoat.report.collect import build
 from scapegoat.report.figures import write_figures
 from scapegoat.report.html import to_html, to_iframe, write_html
 from scapegoat.report.model import (
@@ -25,6 +24,7 @@ from scapegoat.report.model import (
     Study,
     Verdict,
 )
+from scapegoat.report.pages import build
 from scapegoat.report.plain import run_rows, verdict_values
 from scapegoat.report.risk import risk_values
 from scapegoat.report.tables import to_csv, to_latex, to_markdown

@@ -11,6 +11,7 @@ import pyarrow as pa
 from scapegoat.report.facts import facts
 from scapegoat.report.measures import from_summary
 from scapegoat.report.model import (
+    AggregatedRows,
     ClientExposure,
     ClientFate,
     Curves,
@@ -19,7 +20,6 @@ from scapegoat.report.model import (
     Floats,
     Integers,
     Roc,
-    Rows,
     RunDetail,
 )
 from scapegoat.report.runs import Run
@@ -96,7 +96,7 @@ def curves_of(table: pa.Table) -> Curves:
     )
 
 
-def rows_of(table: pa.Table) -> Rows:
+def rows_of(table: pa.Table) -> AggregatedRows:
     """The aggregated rows of every round, flat."""
     lists = table.column("clients").combine_chunks()
     start = np.concatenate([[0], np.cumsum(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))]).astype(
@@ -120,7 +120,7 @@ def rows_of(table: pa.Table) -> Rows:
     # A round's sum over its own rows; reduceat would read the next round's first row where a round is empty.
     tally = np.concatenate([[0], np.cumsum(malicious & kept)])
     hostile_kept = np.repeat(tally[start[1:]] > tally[start[:-1]], np.diff(start))
-    return Rows(
+    return AggregatedRows(
         round=_integers(table, "round"),
         start=start,
         client=flat["clients"].to_numpy(zero_copy_only=False).astype(np.int64),
@@ -133,7 +133,7 @@ def rows_of(table: pa.Table) -> Rows:
     )
 
 
-def fates_of(rows: Rows) -> tuple[ClientFate, ...]:
+def fates_of(rows: AggregatedRows) -> tuple[ClientFate, ...]:
     """What became of each client's updates, by client id."""
     tally = np.concatenate([[0], np.cumsum(rows.malicious)])
     contested = np.repeat(tally[rows.start[1:]] > tally[rows.start[:-1]], np.diff(rows.start))

@@ -22,7 +22,10 @@ class Facts:
     `scores` are those of a client's seat, `server_scores` those of the server's, each a figure per measure.
     `doubts` are the reasons for which the figures do not speak of leakage. `passes` counts rounds times local epochs.
     `records` are those trained on. `epsilon` is what the run accounts for, of an `epsilon_unit`: "record" or "client".
-    `sums_only`: whether the rule needs no more than the sum of what clients send.
+    `sums_only`: whether the rule needs no more than the sum of what clients send. `coins`: whether fair coins made the
+    members; `blind` is the AUC of a classifier that sees the records alone, `chance` the p value of each score,
+    `rare` its TPR at 0.1% FPR where that can be resolved, and `bounds` lower bounds on epsilon by what they take for
+    granted.
     """
 
     scores: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
@@ -37,6 +40,11 @@ class Facts:
     epsilon_lower: float | None = None
     epsilon_ceiling: float | None = None
     sums_only: bool | None = None
+    coins: bool | None = None
+    blind: Estimate | None = None
+    chance: Mapping[str, float] = field(default_factory=dict)
+    rare: Mapping[str, Estimate] = field(default_factory=dict)
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
 
 def facts(summary: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> Facts:
@@ -66,7 +74,22 @@ def facts(summary: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> 
         epsilon_lower=finite(membership.get("epsilon_lower")),
         epsilon_ceiling=finite(membership.get("epsilon_ceiling")),
         sums_only=sums if isinstance(sums := (summary.get("aggregation") or {}).get("sums_only"), bool) else None,
+        coins=(design == "coin") if (design := ((spec or {}).get("evaluation") or {}).get("design")) else None,
+        blind=estimate_of(validity, "blind_auc"),
+        chance=_finite_ones(validity.get("permutation_p")),
+        rare={
+            str(name): found
+            for name, entry in (listed if isinstance(listed, Mapping) else {}).items()
+            if (found := estimate_of(entry, "tpr_at_fpr_001")) is not None
+        },
+        bounds=_finite_ones(membership.get("epsilon_bounds")),
     )
+
+
+def _finite_ones(values: Any) -> dict[str, float]:
+    """The numbers of a mapping; empty if it is none."""
+    listed = values.items() if isinstance(values, Mapping) else ()
+    return {str(name): number for name, value in listed if (number := finite(value)) is not None}
 
 
 def _accounted(summary: Mapping[str, Any]) -> tuple[float | None, str]:

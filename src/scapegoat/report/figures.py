@@ -39,7 +39,25 @@ _STYLE: Any = {
 
 
 def write_figures(page: Page, directory: str | Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Draw every figure of the page into `directory`, in every format; returns the files."""
+    """Draw every figure of the page.
+
+    Parameters
+    ----------
+    page: what `build` made.
+    directory: where the files go.
+    formats: of `pdf`, `svg` and `png`.
+
+    Returns
+    -------
+    The files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_figures(Page("An audit"), folder, formats=["svg"])
+    []
+    """
     unknown = [f for f in formats if f not in FORMATS]
     if unknown:
         raise InputError(f"figure format {unknown[0]!r}: must be one of {', '.join(FORMATS)}")

@@ -20,8 +20,9 @@ MOST_GROUPS = 200
 def groups_of(runs: Sequence[Told], score: str | None = None) -> tuple[Group, ...]:
     """Leakage of every class and client that has members among the targets, the most exposed first.
 
-    A class's members are compared with the non-members of the class, a client's with all: nobody else's records are
-    a client's. Classes and clients share the level of confidence.
+    Members are compared with the non-members of their own class or client, never with others: classes and clients
+    differ before any training. Runs that do not say whose a non-member would have been say nothing of clients. Classes
+    and clients share the level of confidence.
     """
     if not runs:
         return ()
@@ -30,24 +31,22 @@ def groups_of(runs: Sequence[Told], score: str | None = None) -> tuple[Group, ..
     found: list[Group] = []
     kinds: tuple[tuple[Literal["class", "client"], NDArray[np.int64]], ...] = (
         ("class", all_of_them.label),
-        ("client", all_of_them.client),
+        ("client", np.concatenate([_owners(run) for run in runs])),
     )
     for kind, labels in kinds:
-        usable = member & (labels != NOBODY)
-        if not 2 <= len(np.unique(labels[usable])) <= MOST_GROUPS:
+        usable = labels != NOBODY
+        if not 2 <= len(np.unique(labels[member & usable])) <= MOST_GROUPS:
             continue
-        chosen = usable | ~member
-        for s in by_slice(
-            values[chosen],
-            member[chosen],
-            labels[chosen],
-            against_all=kind == "client",
-            level=1 - (1 - LEVEL) / 2,
-            tested=False,
-        ):
+        level = 1 - (1 - LEVEL) / 2
+        for s in by_slice(values[usable], member[usable], labels[usable], level=level, tested=False):
             name = int(s.name)  # type: ignore[call-overload]
-            inside = member & (labels == name)
-            compared = inside | (~member & ((kind == "client") | (labels == name)))
-            caught = tpr_at_fpr(values[compared], inside[compared], 0.01).value if s.others else 0.0
+            inside = labels == name
+            caught = tpr_at_fpr(values[inside], member[inside], 0.01).value if s.others else 0.0
             found.append(Group(kind, name, s.members, s.others, round(caught * s.members), s.auc))
     return tuple(sorted(found, key=lambda g: -g.auc.value))
+
+
+def _owners(run: Told) -> NDArray[np.int64]:
+    """Whose each target is; nobody's throughout where that is not known of every non-member."""
+    known = bool((run.client[~run.member] != NOBODY).all())
+    return run.client if known else np.full_like(run.client, NOBODY)

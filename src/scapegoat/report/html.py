@@ -24,7 +24,22 @@ _SCRIPTS = ("chart.js", "panels.js", "rounds.js", "paper.js", "plan.js", "page.j
 
 
 def to_html(page: Page, budget: int = BUDGET) -> str:
-    """The page as one HTML document."""
+    """The page as one HTML document that loads nothing.
+
+    Parameters
+    ----------
+    page: what `build` made.
+    budget: bytes that it should not exceed; beyond, fewer rounds are drawn.
+
+    Returns
+    -------
+    The document.
+
+    Examples
+    --------
+    >>> to_html(Page("An audit"))[:15]
+    '<!doctype html>'
+    """
     theme, script, style = (
         _asset("theme.js"),
         "\n".join(map(_asset, _SCRIPTS)),
@@ -50,14 +65,47 @@ def to_html(page: Page, budget: int = BUDGET) -> str:
 
 
 def write_html(page: Page, path: str | Path, budget: int = BUDGET) -> Path:
-    """Write the page; the file is there whole or not at all."""
+    """Write the page; the file is there whole or not at all.
+
+    Parameters
+    ----------
+    page: what `build` made.
+    path: the file.
+    budget: bytes that it should not exceed; beyond, fewer rounds are drawn.
+
+    Returns
+    -------
+    The path.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_html(Page("An audit"), Path(folder) / "report.html").name
+    'report.html'
+    """
     target = Path(path)
     write_text(target, to_html(page, budget))
     return target
 
 
 def to_iframe(page: Page, height: int = 900) -> str:
-    """The page inside a frame, for a notebook's output: its styles and script stay its own."""
+    """The page inside a frame, for a notebook's output: its styles and script stay its own.
+
+    Parameters
+    ----------
+    page: what `build` made.
+    height: of the frame, in pixels.
+
+    Returns
+    -------
+    The frame as HTML.
+
+    Examples
+    --------
+    >>> to_iframe(Page("An audit"))[:24]
+    '<iframe title="An audit"'
+    """
     document = html.escape(to_html(page), quote=True)
     return (
         f'<iframe title="{html.escape(page.title, quote=True)}" sandbox="allow-scripts" srcdoc="{document}" '

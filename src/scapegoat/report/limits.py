@@ -63,9 +63,9 @@ def of(page: Page) -> list[tuple[str, str]]:
         ),
         (
             "Targets are not a random sample of people",
-            "Members are drawn evenly from the honest clients and half of the targets are members. In the world an "
-            "attacker rarely starts from even odds, so precision there is lower; TPR at a fixed FPR carries over, "
-            "accuracy does not.",
+            "Half of them are members, of all honest clients alike, and rare classes have more than their share. In "
+            "the world an attacker rarely starts from even odds, so precision there is lower; TPR at a fixed FPR "
+            "carries over, accuracy does not.",
         ),
         (
             "A simulation",

@@ -28,8 +28,8 @@ LEAKAGE = (
         "accuracy_best",
         "Accuracy, best round",
         "Accuracy (best)",
-        "Share of the targets told rightly by the paper's rule (the model predicts the true label: a member), in the "
-        "round where it is highest. An attacker cannot know which round that is: an upper end.",
+        "Share of the targets called correctly by the paper's rule (the model predicts the true label: a member), in "
+        "the round where it is highest. An attacker cannot know which round that is: an upper end.",
         chance=0.5,
         low=0.5,
     ),
@@ -90,6 +90,8 @@ OTHERS = (
 ALL = (*LEAKAGE, TEST_ACCURACY, *OTHERS)
 BY_KEY = {measure.key: measure for measure in ALL}
 
+RATES = {"tpr_at_fpr_01": 0.01, "tpr_at_fpr_001": 0.001}
+"""The false positive rates at which shares of members are measured."""
 METRICS = {"accuracy_best": "accuracy", "auc": "AUC", "tpr_at_fpr_01": "TPR at 1% false alarms"}
 """What decides verdicts, as prose calls it."""
 

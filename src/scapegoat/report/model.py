@@ -41,7 +41,7 @@ class Roc:
 
 
 @dataclass(frozen=True)
-class Rows:
+class AggregatedRows:
     """The rows that were aggregated, round after round: rows `start[i]:start[i+1]` belong to `round[i]`.
 
     `angle` is each row's mean angle to the other rows in radians, `norm` its length. `scapegoat` marks an honest row
@@ -116,7 +116,7 @@ class RunDetail:
     told: Told | None = None
     curves: Curves | None = None
     roc: Roc | None = None
-    rows: Rows | None = None
+    rows: AggregatedRows | None = None
     fates: tuple[ClientFate, ...] = ()
     exposed: tuple[ExposedTarget, ...] = ()
     exposure: tuple[ClientExposure, ...] = ()
@@ -128,7 +128,7 @@ class RunDetail:
 
 @dataclass(frozen=True)
 class Cell:
-    """One attack against one defense: figures over all its runs, or the reason why there are none."""
+    """One `attack` against one `defense`: `measures` over all its `runs`, or the `reason` why there are none."""
 
     attack: str
     defense: str
@@ -139,7 +139,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Attacks (rows) against defenses (columns). `cells` holds every pair."""
+    """`attacks` (rows) against `defenses` (columns). `cells` holds every pair; `baseline` is watching under FedAvg."""
 
     attacks: tuple[str, ...]
     defenses: tuple[str, ...]
@@ -230,7 +230,9 @@ class Verdict:
     `watching` answers whether the model gives its members away at all, to anyone who sees it (None if nobody merely
     watched); `hostile` what a hostile participant adds, and what stops it. `status` is the worse of the two, unless the
     runs allow no answer. `recommended` is None where no rule is good enough, or none can be told apart; `least` then
-    still names the one that the verdict is about. `seeds_needed` estimates how many seeds would settle it.
+    still names the one that the verdict is about. `seeds_needed` estimates how many seeds would settle it. The prose
+    is `headline` and `sentences`; `baseline` holds the figures of watching under FedAvg, `judgements` one entry per
+    rule, and `caveats` what a reader should know beside it.
     """
 
     headline: str
@@ -263,7 +265,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Study:
-    """All runs that share a setting: data, model and federation. `title` says what sets it apart from the others."""
+    """All runs that share a setting: data, model and federation. `title` says what sets it apart from the others.
+
+    `settings` are the setting's keys and values, `matrix` its cells, `verdict` what they say; `rounds`, `clients` and
+    `malicious` are the federation's, where all runs agree.
+    """
 
     title: str
     settings: Mapping[str, str]
@@ -276,7 +282,7 @@ class Study:
 
 @dataclass(frozen=True)
 class PaperCell:
-    """Our figure beside the paper's, or the reason why there is none of ours."""
+    """Our figure (`ours`) beside the `paper`'s, or the `reason` why there is none of ours."""
 
     ours: Estimate | None = None
     paper: float | None = None
@@ -296,7 +302,8 @@ class PaperTable:
 
     `rows` and `columns` are header tuples of one or more levels, e.g. ("Location30", "FedPoisonMIA") and
     ("ATM", "IID"); neighbours with the same outer level share one header. `row_titles` names the levels of `rows`.
-    `cells[i][j]` belongs to row i and column j. `mark` is what a marked cell says.
+    `cells[i][j]` belongs to row i and column j. `mark` is what a marked cell says. `title` and `caption` stand above
+    it, `digits` after the decimal point, and `unit` behind the figures.
     """
 
     title: str
@@ -319,7 +326,7 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a figure: an estimate for each x, None for a gap. `paper` holds the paper's figures, if printed."""
+    """One line of a figure, called `label`: an estimate `y` for each `x`, None for a gap; `paper` has the paper's."""
 
     label: str
     x: tuple[float, ...]
@@ -333,7 +340,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One small chart of a figure; in the paper's figures, one per defense."""
+    """One small chart of a figure, with its `title` and `lines`; in the paper's figures, one per defense."""
 
     title: str
     lines: tuple[Line, ...]
@@ -341,7 +348,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure as in the paper: panels side by side, one line per attack, error bars from the intervals."""
+    """A figure as in the paper: `panels` side by side, one line per attack, error bars from the intervals.
+
+    `title` and `caption` stand beside it, `x_label` and `y_label` at the axes; `y_range` is what the y axis shows.
+    """
 
     title: str
     x_label: str
@@ -353,7 +363,7 @@ class PaperFigure:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page beside the audit: words, then tables, then figures."""
+    """A part of the page beside the audit: a `title`, `text`, then `tables`, then `figures`."""
 
     title: str
     text: tuple[str, ...] = ()
@@ -363,7 +373,11 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A report. `sections` come before the studies: a sweep's tables and figures are what its reader came for."""
+    """A report called `title`. `sections` come before the `studies`: a sweep's reader came for its tables and figures.
+
+    `source`, `command`, `created` and `versions` say where it comes from, `notes` what was left out, and `plan` what
+    the audit recommends.
+    """
 
     title: str
     studies: tuple[Study, ...] = ()

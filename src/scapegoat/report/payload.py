@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from scapegoat.membership.guards import resolvable
+from scapegoat.report import grounds
 from scapegoat.report.evidence import DEMONSTRATED
-from scapegoat.report.measures import ALL, interval, number
-from scapegoat.report.model import Cell, Curves, Page, PaperFigure, Roc, Rows, RunDetail, Study
+from scapegoat.report.measures import ALL, RATES, interval, number, written
+from scapegoat.report.model import AggregatedRows, Cell, Curves, Page, PaperFigure, Roc, RunDetail, Study
 from scapegoat.report.plan_payload import plan_values
 
 # Bytes of base64 that the rounds of all runs may take together; beyond it every k-th round is drawn.
@@ -71,8 +73,11 @@ def _position(study: Study, key: tuple[str, str] | None) -> list[int] | None:
 
 
 def _cell(cell: Cell, stride: int, leaking: set[tuple[str, str, str]]) -> dict[str, Any]:
+    others = min((run.targets - run.members for run in cell.runs if run.targets), default=0)
     figures = [
-        [m.label, number(cell.measures[m.key].value, 3), interval(cell.measures[m.key], 3)]
+        [m.label, "not resolvable", ""]
+        if others > 0 and not resolvable(RATES.get(m.key, 1.0), others)
+        else [m.label, number(cell.measures[m.key].value, 3), interval(cell.measures[m.key], 3)]
         for m in ALL
         if m.key in cell.measures
     ]
@@ -81,7 +86,8 @@ def _cell(cell: Cell, stride: int, leaking: set[tuple[str, str, str]]) -> dict[s
         "figures": figures,
         "above": [m for m in DEMONSTRATED if (cell.attack, cell.defense, m) in leaking],
         "tpr": [
-            _plain(cell.measures[k].value) if k in cell.measures else None for k in ("tpr_at_fpr_01", "tpr_at_fpr_001")
+            _plain(cell.measures[k].value) if k in cell.measures and (others < 1 or resolvable(fpr, others)) else None
+            for k, fpr in RATES.items()
         ],
         "runs": [_run(run, stride) for run in cell.runs if run.measures],
     }
@@ -97,6 +103,8 @@ def _run(run: RunDetail, stride: int) -> dict[str, Any]:
         else None,
         "spec": json.dumps(run.spec, indent=2, default=str),
         "problem": run.problem,
+        "scores": _scores(run),
+        "grounds": [*grounds.of_run(run.facts), *grounds.checked([run.facts], run.targets - run.members)],
         "curves": _curves(run.curves, stride, run.best_round) if run.curves is not None else None,
         "roc": _roc(run.roc) if run.roc is not None else None,
         "rows": _rows(run.rows, stride) if run.rows is not None else None,
@@ -111,6 +119,28 @@ def _run(run: RunDetail, stride: int) -> dict[str, Any]:
         "exposure": [[e.client, e.members, e.called] for e in run.exposure],
         "aggregation": {key: _plain(value) for key, value in run.aggregation.items()},
     }
+
+
+def _scores(run: RunDetail) -> list[list[str]]:
+    """A line per score: who can compute it, its figures, and the probability that chance alone shows as much."""
+    told, rows = run.facts, []
+    for seat, scores in (("client", told.scores), ("server", told.server_scores)):
+        for name, figures in scores.items():
+            rare = told.rare.get(name)
+            others = run.targets - run.members
+            unresolved = "not resolvable" if others > 0 and not resolvable(RATES["tpr_at_fpr_001"], others) else "–"
+            p = told.chance.get(name)
+            rows.append(
+                [
+                    name,
+                    seat,
+                    written(figures.get("auc"), 3),
+                    written(figures.get("tpr_at_fpr_01"), 3),
+                    unresolved if rare is None else written(rare, 3),
+                    "–" if p is None else f"{p:.3f}",
+                ]
+            )
+    return rows
 
 
 def _curves(curves: Curves, stride: int, best: int | None) -> dict[str, str]:
@@ -131,7 +161,7 @@ def _roc(roc: Roc) -> dict[str, Any]:
     return {"fpr": _pack(roc.fpr, "<f4"), "tpr": _pack(roc.tpr, "<f4"), "members": roc.members, "others": roc.others}
 
 
-def _rows(rows: Rows, stride: int) -> dict[str, str]:
+def _rows(rows: AggregatedRows, stride: int) -> dict[str, str]:
     """Seven bytes per row: client, angle (pi over 65,534 steps), length as a ratio to the round's median, and flags."""
     counts = np.diff(rows.start)
     chosen = np.arange(len(counts)) % stride == 0
@@ -150,7 +180,7 @@ def _rows(rows: Rows, stride: int) -> dict[str, str]:
     }
 
 
-def relative_norm(rows: Rows) -> np.ndarray:
+def relative_norm(rows: AggregatedRows) -> np.ndarray:
     """Length over the round's median length (well-formed rows), on a log scale around 32,768; 65,535 if unknown."""
     relative = np.full(len(rows.norm), float(_ABSENT))
     counts = np.diff(rows.start)

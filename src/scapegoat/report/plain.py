@@ -11,7 +11,18 @@ from scapegoat.report.model import Judgement, Part, Study, Verdict
 
 
 def verdict_values(verdict: Verdict) -> dict[str, Any]:
-    """The verdict. Rules are named by the labels that the page uses: with the options in which they differ."""
+    """A `verdict` as plain values. Rules are named by the page's labels: with the options in which they differ.
+
+    Returns
+    -------
+    What JSON can hold: status, text, the answers to both questions, and every rule.
+
+    Examples
+    --------
+    >>> from scapegoat.report import verdict
+    >>> verdict_values(verdict([]))["status"]
+    'undecided'
+    """
     return {
         "status": verdict.status,
         "verdict": verdict.text,
@@ -26,7 +37,22 @@ def verdict_values(verdict: Verdict) -> dict[str, Any]:
 
 
 def run_rows(study: Study) -> list[dict[str, Any]]:
-    """One row per finished run: its labels, its seed, every figure with its interval, and an accounted epsilon."""
+    """The finished runs of a `study` as plain values.
+
+    Returns
+    -------
+    One row per run: its labels, its seed, every figure with its interval, and an accounted epsilon.
+
+    Examples
+    --------
+    >>> import scapegoat as sg
+    >>> small = {"data": {"name": "hospital", "records": 700, "features": 40, "classes": 4, "validation": 40},
+    ...          "model": {"name": "mlp", "hidden": [8]}, "federation": {"clients": 4, "rounds": 2, "batch_size": 16},
+    ...          "attack": {"name": "passive", "targets": 40, "mask": 20}}
+    >>> row = run_rows(sg.report.build([sg.run(small)]).studies[0])[0]
+    >>> row["attack"], row["seed"], row["auc_low"] <= row["auc"] <= row["auc_high"]
+    ('passive', 0, True)
+    """
     rows = []
     for (attack, defense), cell in study.matrix.cells.items():
         for run in cell.runs:

@@ -53,7 +53,7 @@ class Option:
     @property
     def label(self) -> str:
         """As tables and charts call it."""
-        return ", ".join([self.rule_label, *map(_protection, self.protect), f"{self.rounds} rounds"])
+        return ", ".join([self.rule_label, *map(protection_label, self.protect), f"{self.rounds} rounds"])
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,14 @@ def _beats(one: Option, other: Option) -> bool:
     return better and (one.leakage.value < other.leakage.value or one.test_accuracy > other.test_accuracy)
 
 
-def _protection(written: Mapping[str, Any]) -> str:
-    shown = {"weight_decay": ("rate",), "dp_sgd": ("clip", "noise")}.get(str(written["name"]))
-    values = [written[key] for key in shown] if shown else [v for k, v in written.items() if k != "name"]
+def protection_label(written: Mapping[str, Any]) -> str:
+    """A protection by its name and the options that tell it from others of the name."""
+    shown = {"weight_decay": ("rate",), "dp_sgd": ("clip", "noise"), "cooling": ()}.get(str(written["name"]))
+    values = (
+        [written[key] for key in shown if key in written]
+        if shown is not None
+        else [v for k, v in written.items() if k != "name"]
+    )
     return " ".join([str(written["name"]), *(f"{v:g}" if isinstance(v, float) else str(v) for v in values)])
 
 

@@ -46,11 +46,11 @@ class Record:
 
 @dataclass(frozen=True)
 class Risk:
-    """What one kind of adversary learns, by its strongest score of `tried`.
+    """What one kind of adversary learns, by the score of `tried` that finds most members at 1% false alarms.
 
     Measured: `found` of `members` are called members where `false` of `others` are too, by a threshold that lets 1% of
     these through; `share` and `alarms` are the two rates, in exact intervals that hold together and allow for the
-    scores tried; `groups` by class and client.
+    scores tried; `groups` by class and client, by the score with the largest AUC, `ranked_by`.
     Combined: `calls` by prior, `exposed` of `records`, `surest`. Without enough non-members only `reason` is said.
     """
 
@@ -70,6 +70,7 @@ class Risk:
     records: int | None = None
     exposed: Estimate | None = None
     groups: tuple[Group, ...] = ()
+    ranked_by: str = ""
     surest: tuple[Record, ...] = ()
     reason: str = ""
 
@@ -115,16 +116,18 @@ def _aucs(runs: Sequence[RunDetail], seat: str) -> dict[str, float]:
 
 def _risk(seat: Seat, attack: str, defense: str, runs: Sequence[RunDetail]) -> Risk:
     aucs = _aucs(runs, "server" if seat == "server" else "client")
-    score = max(aucs, key=lambda name: aucs[name], default="final_margin")
+    strongest = max(aucs, key=lambda name: aucs[name], default="final_margin")
     told = [run.told for run in runs if run.told is not None]
     members, others = (sum(int((targets.member == kind).sum()) for targets in told) for kind in (True, False))
-    bare = Risk(seat, attack, defense, score, max(len(aucs), 1), len(told), members, others)
+    bare = Risk(seat, attack, defense, strongest, max(len(aucs), 1), len(told), members, others, ranked_by=strongest)
     least = min(int((~targets.member).sum()) for targets in told)
     if not resolvable(RATE, least):
         reason = f"{least} non-members cannot show a false alarm rate of {RATE:.0%}: it takes {round(1 / RATE)}"
         return Risk(**{**vars(bare), "reason": reason})
     level = 1 - (1 - LEVEL) / bare.tried
-    counts = [_called(t, score) for t in told]
+    by_score = {name: [_called(t, name) for t in told] for name in aucs or [strongest]}
+    score = max(by_score, key=lambda name: (sum(found for found, _ in by_score[name]), aucs.get(name, 0.0)))
+    counts = by_score[score]
     found, false = sum(c[0] for c in counts), sum(c[1] for c in counts)
     both = 1 - (1 - level) / 2
     share = over_seeds([rate(c[0], int(t.member.sum()), both) for c, t in zip(counts, told, strict=True)])
@@ -135,6 +138,7 @@ def _risk(seat: Seat, attack: str, defense: str, runs: Sequence[RunDetail]) -> R
     if records is not None:
         exposed = Estimate(share.value * records, share.low * records, share.high * records)
     parts: dict[str, Any] = {
+        "score": score,
         "found": found,
         "false": false,
         "share": share,
@@ -142,7 +146,7 @@ def _risk(seat: Seat, attack: str, defense: str, runs: Sequence[RunDetail]) -> R
         "calls": tuple(at_priors(found, members, false, others, level=level)),
         "records": records,
         "exposed": exposed,
-        "groups": groups_of(told, score),
+        "groups": groups_of(told, strongest),
         "surest": _surest(told[0], score),
     }
     return Risk(**{**vars(bare), **parts})
@@ -201,7 +205,22 @@ def _needs_sums_only(defense: Any) -> bool | None:
 
 
 def risk_values(study: Study) -> dict[str, Any]:
-    """The section as plain values, for programs."""
+    """What a `study` says about risk as plain values: measured, declared, and what follows from both.
+
+    Returns
+    -------
+    The declared priors, a mapping per adversary, and by rule whether secure aggregation leaves it what it needs.
+
+    Examples
+    --------
+    >>> import scapegoat as sg
+    >>> small = {"data": {"name": "hospital", "records": 700, "features": 40, "classes": 4, "validation": 40},
+    ...          "model": {"name": "mlp", "hidden": [8]}, "federation": {"clients": 4, "rounds": 2, "batch_size": 16},
+    ...          "attack": {"name": "passive", "targets": 40, "mask": 20}}
+    >>> values = risk_values(sg.report.build([sg.run(small)]).studies[0])
+    >>> [adversary["seat"] for adversary in values["adversaries"]], values["secure_aggregation"]
+    (['watching'], {'fedavg': True})
+    """
     return {
         "declared": {"priors": list(PRIORS), "false_alarms": RATE},
         "adversaries": [_values(risk) for risk in risks(study)],
@@ -219,6 +238,7 @@ def _values(risk: Risk) -> dict[str, Any]:
         "defense": risk.defense,
         "measured": {
             "score": risk.score,
+            "groups_by": risk.ranked_by,
             "scores_tried": risk.tried,
             "runs": risk.seeds,
             "members": risk.members,

@@ -10,7 +10,7 @@ from scapegoat.membership.metrics import Estimate
 from scapegoat.report.measures import written
 from scapegoat.report.model import Group, Study
 from scapegoat.report.risk import RATE, Risk, Seat, risks, sums_only
-from scapegoat.report.verdict_text import attack_name, listed, rule
+from scapegoat.report.wording import attack_name, listed, rule
 
 MOST_STUDIES = 12
 """A page of more settings than this is a sweep's, whose reader came for its tables."""
@@ -43,6 +43,7 @@ class RiskView:
     calls: tuple[Call, ...]
     exposed: str
     groups: tuple[tuple[str, str, str, str], ...]
+    ranked_by: str
     more: int
     surest: tuple[tuple[str, ...], ...]
     reason: str
@@ -83,7 +84,7 @@ def _section(study: Study) -> SectionView | None:
 
 def _adversary(risk: Risk) -> RiskView:
     seeds = f"{risk.seeds} runs, one per seed" if risk.seeds > 1 else "one run"
-    tried = f", the strongest of {risk.tried} tried; intervals allow for that" if risk.tried > 1 else ""
+    tried = f", which finds most of {risk.tried} tried; intervals allow for that" if risk.tried > 1 else ""
     measured = ""
     if risk.share is not None and risk.alarms is not None:
         measured = (
@@ -106,6 +107,7 @@ def _adversary(risk: Risk) -> RiskView:
         calls=tuple(Call(_one_in(c.prior), percent(c.precision), _lift(c.lift)) for c in risk.calls),
         exposed=exposed,
         groups=tuple(_group(group) for group in shown),
+        ranked_by=risk.ranked_by,
         more=len(risk.groups) - len(shown),
         surest=tuple(
             (

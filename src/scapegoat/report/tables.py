@@ -7,10 +7,11 @@ import io
 from collections.abc import Sequence
 from itertools import groupby
 
+from scapegoat.membership.guards import resolvable
 from scapegoat.membership.metrics import Estimate
 from scapegoat.report import limits
-from scapegoat.report.measures import ALL, LEAKAGE, TEST_ACCURACY, Measure, interval, number, written
-from scapegoat.report.model import Cell, Line, Page, PaperCell, PaperFigure, PaperTable, Section, Study
+from scapegoat.report.measures import ALL, LEAKAGE, RATES, TEST_ACCURACY, Measure, interval, number, written
+from scapegoat.report.model import Cell, Line, Page, PaperCell, PaperFigure, PaperTable, RunDetail, Section, Study
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -34,7 +35,19 @@ _LATEX = {
 
 
 def to_markdown(page: Page) -> str:
-    """Verdict, matrices and paper tables as GitHub-flavoured Markdown."""
+    """Verdict, matrices and paper tables as GitHub-flavoured Markdown.
+
+    `page` is what `build` made.
+
+    Returns
+    -------
+    The text.
+
+    Examples
+    --------
+    >>> to_markdown(Page("An audit"))
+    '# An audit\\n'
+    """
     parts = [f"# {_md(page.title)}"]
     for section in page.sections:
         parts.append(f"## {_md(section.title)}")
@@ -95,7 +108,19 @@ def _md(text: str) -> str:
 
 
 def to_latex(page: Page) -> str:
-    """Every table as a `table` environment for `\\usepackage{booktabs}`."""
+    """Every table as a `table` environment for `\\usepackage{booktabs}`.
+
+    `page` is what `build` made.
+
+    Returns
+    -------
+    The text.
+
+    Examples
+    --------
+    >>> to_latex(Page("An audit")).startswith("%")
+    True
+    """
     tables = ["% needs \\usepackage{booktabs}"]
     tables += [_latex_paper(table) for section in page.sections for table in _all_tables(section)]
     for study in page.studies:
@@ -172,7 +197,19 @@ _COLUMNS = (
 
 
 def to_csv(page: Page) -> str:
-    """Every figure on a line of its own, with its interval and the runs it comes from."""
+    """Every figure on a line of its own, with its interval and the runs it comes from.
+
+    `page` is what `build` made.
+
+    Returns
+    -------
+    The text; its first line names the columns.
+
+    Examples
+    --------
+    >>> to_csv(Page("An audit")).split(",")[:3]
+    ['table', 'setting', 'attack']
+    """
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -208,8 +245,20 @@ def _csv_cell(study: Study, cell: Cell) -> list[dict[str, object]]:
     for measure in ALL:
         if measure.key in cell.measures:
             estimate = cell.measures[measure.key]
-            lines.append({**common, "measure": measure.key, **_csv_bounds(estimate)})
+            lines.append({**common, "measure": measure.key, **_csv_bounds(estimate), **_unresolved(measure, runs)})
+    for name in ("epsilon", "epsilon_lower", "epsilon_ceiling"):
+        found = [value for run in runs if (value := getattr(run.facts, name)) is not None]
+        if found:
+            lines.append({**common, "measure": name, "value": max(found)})
     return lines or [common]
+
+
+def _unresolved(measure: Measure, runs: Sequence[RunDetail]) -> dict[str, object]:
+    """In place of a rate that the non-members of a cell cannot show: why it is not there."""
+    others = min((run.targets - run.members for run in runs if run.targets), default=0)
+    if others < 1 or resolvable(RATES.get(measure.key, 1.0), others):
+        return {}
+    return {"value": None, "low": None, "high": None, "note": f"not resolvable with {others} non-members"}
 
 
 def _csv_figure(figure: PaperFigure) -> list[dict[str, object]]:

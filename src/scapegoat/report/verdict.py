@@ -34,6 +34,7 @@ from dataclasses import replace
 from typing import Any
 
 from scapegoat.membership.metrics import Estimate
+from scapegoat.report import grounds
 from scapegoat.report import verdict_text as words
 from scapegoat.report import watching as first
 from scapegoat.report.choosing import Choice, choose, leaks_less
@@ -48,6 +49,8 @@ MAX_COST = 0.05
 
 Groups = Callable[[Key, str | None], Sequence[Group]]
 """The leakage of the classes and clients of a cell, by a score."""
+Refuted = Callable[[str], float | None]
+"""The epsilon that all runs of a rule refute together; None where none is known."""
 
 
 def verdict(
@@ -58,15 +61,35 @@ def verdict(
     tolerance: float = TOLERANCE,
     max_cost: float = MAX_COST,
 ) -> Verdict:
-    """The verdict on runs of one setting, from their summaries. Runs that differ in nothing but the seed are pooled."""
+    """The verdict on runs of one setting. Runs that differ in nothing but the seed are pooled.
+
+    Parameters
+    ----------
+    summaries: of the runs, as `scapegoat run --json` prints them.
+    clients, malicious: of the federation, which the sentences name; None: not known.
+    tolerance: how much more than watching an attack may gain under a rule that counts as closed.
+    max_cost: test accuracy that a rule may cost and still be recommended.
+
+    Returns
+    -------
+    The answer in plain words, with the judgement on each rule.
+
+    Examples
+    --------
+    >>> verdict([]).text
+    'There is no finished run to judge.'
+    """
     by_seed: dict[Key, dict[int, Figures]] = defaultdict(dict)
     told: dict[Key, dict[int, Facts]] = defaultdict(dict)
     targets: set[int] = set()
+    others: set[int] = set()
     for summary in summaries:
         cell, seed = (name_of(summary.get("attack")), name_of(summary.get("defense"))), int(summary.get("seed") or 0)
         told[cell][seed] = facts(summary)
         by_seed[cell][seed] = by_strongest_score(from_summary(summary), told[cell][seed])
-        targets.add(int((summary.get("membership") or {}).get("targets") or 0))
+        counted = summary.get("membership") or {}
+        targets.add(int(counted.get("targets") or 0))
+        others.add(int(counted.get("targets") or 0) - int(counted.get("members") or 0))
     baseline = ("passive", "fedavg")
     return decide(
         by_seed,
@@ -77,6 +100,7 @@ def verdict(
         clients=clients,
         malicious=malicious,
         targets=min(targets, default=0),
+        others=min(others, default=0),
         tolerance=tolerance,
         max_cost=max_cost,
     )
@@ -90,25 +114,29 @@ def decide(
     baseline: Key | None,
     told: Mapping[Key, Mapping[int, Facts]] | None = None,
     groups: Groups | None = None,
+    refuted: Refuted | None = None,
     majority: float | None = None,
     clients: int | None = None,
     malicious: int | None = None,
     targets: int = 0,
+    others: int = 0,
     tolerance: float = TOLERANCE,
     max_cost: float = MAX_COST,
 ) -> Verdict:
     """The verdict on figures by cell and seed. `baseline` names the cell of merely watching under plain averaging.
 
-    `told` are the runs' other facts, `groups` gives the leakage of classes and clients, `majority` is the largest
-    class's share of the targets.
+    `told` are the runs' other facts, `groups` gives the leakage of classes and clients, `refuted` the epsilon that a
+    rule's runs refute, `majority` is the largest class's share of the targets, `others` the fewest non-members.
     """
     evidence = Evidence(by_seed, baseline)
     runs = {key: [seeds[s] for s in sorted(seeds)] for key, seeds in (told or {}).items()}
     watching = baseline[0] if baseline else next((a for a in attacks if a == "passive"), None)
     plain = baseline[1] if baseline else next((d for d in defenses if d == "fedavg"), None)
     judgements = tuple(
-        _accounted(_judge(evidence, attacks, d, watching, plain, tolerance, max_cost), attacks, runs) for d in defenses
+        _accounted(_judge(evidence, attacks, d, watching, plain, tolerance, max_cost), attacks, runs, refuted)
+        for d in defenses
     )
+    every = [run for found in runs.values() for run in found]
     active = any(attack != watching for attack, _ in evidence.cells)
     seen = {d: first.tried(runs.get((watching or "", d), [])) for d in defenses}
     exposed = {d for d, found in seen.items() if first.answer(found, tolerance) == "open"}
@@ -117,14 +145,14 @@ def decide(
     part = _first_part(seen.get(about or "", []), (watching or "", about or ""), groups, plain, tolerance)
     before = evidence.get(watching, plain, "test_accuracy")
     after = evidence.get(watching, choice.rule.defense, "test_accuracy") if choice.rule else None
-    trained = runs.get((watching or "", plain or "")) or [run for found in runs.values() for run in found]
+    trained = runs.get((watching or "", plain or "")) or every
     return words.compose(
         words.Findings(
             judgements=judgements,
             baseline=evidence.reference,
             choice=choice,
             watching=part,
-            doubts=tuple(dict.fromkeys(doubt for found in runs.values() for run in found for doubt in run.doubts)),
+            doubts=tuple(dict.fromkeys(doubt for run in every for doubt in run.doubts)),
             undertrained=first.undertrained(trained, majority),
             plain=plain,
             undefended=_worst(
@@ -136,7 +164,12 @@ def decide(
             alike=_alike(evidence, choice.rule, judgements),
             fooled=_looks_closed_by_accuracy(evidence, choice.rule, attacks, tolerance),
             utility=(before.value, after.value) if before is not None and after is not None else None,
-            scores=max((len(run.scores) for found in runs.values() for run in found), default=1),
+            scores=max((len(run.scores) for run in every), default=1),
+            grounds=(
+                *grounds.accounted(judgements),
+                *grounds.shown(judgements, every),
+                *grounds.checked(every, others),
+            ),
             clients=clients,
             malicious=malicious,
             seeds=len({seed for seeds in evidence.by_seed.values() for seed in seeds}),
@@ -154,13 +187,17 @@ def _first_part(
     return first.judge(seen, found, tolerance, "" if cell[1] == plain else cell[1])
 
 
-def _accounted(judgement: Judgement, attacks: Sequence[str], runs: Mapping[Key, Sequence[Facts]]) -> Judgement:
+def _accounted(
+    judgement: Judgement, attacks: Sequence[str], runs: Mapping[Key, Sequence[Facts]], refuted: Refuted | None
+) -> Judgement:
     """With the epsilon that its runs account for (the largest), and the largest lower bound that they support."""
     mine = [run for a in attacks for run in runs.get((a, judgement.defense), ())]
     accounted = [(run.epsilon, run.epsilon_unit) for run in mine if run.epsilon is not None]
-    bounds = [run.epsilon_lower for run in mine if run.epsilon_lower is not None]
     epsilon, unit = max(accounted, default=(None, ""))
-    return replace(judgement, epsilon=epsilon, epsilon_unit=unit, epsilon_lower=max(bounds, default=None))
+    lower = refuted(judgement.defense) if refuted is not None else None
+    if lower is None:
+        lower = max((run.epsilon_lower for run in mine if run.epsilon_lower is not None), default=None)
+    return replace(judgement, epsilon=epsilon, epsilon_unit=unit, epsilon_lower=lower)
 
 
 def _judge(

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scapegoat.membership.metrics import Estimate
 from scapegoat.report.choosing import MOST_SEEDS, Choice
-from scapegoat.report.measures import ATTACK_NAMES, METRICS, number, signed, written
+from scapegoat.report.measures import METRICS, number, signed, written
 from scapegoat.report.model import Answer, Judgement, Part, Verdict
+from scapegoat.report.wording import attack_name, hostile, listed, percent, points, rule
 
-_NUMERALS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 FEW_TARGETS = 200
 
 
@@ -23,7 +23,7 @@ class Findings:
     as not trained. `undefended` holds the worst active attack under plain averaging, by
     measure; `alike` the rules that cannot be told apart from the choice; `utility` the test accuracy with nobody
     attacking, under plain averaging and under the choice. `fooled`: accuracy alone would have called the choice closed.
-    `scores` is how many were tried.
+    `scores` is how many were tried. `grounds` say what all this rests on.
     """
 
     judgements: tuple[Judgement, ...]
@@ -39,6 +39,7 @@ class Findings:
     fooled: bool
     utility: tuple[float, float] | None
     scores: int
+    grounds: tuple[str, ...]
     clients: int | None
     malicious: int | None
     seeds: int
@@ -76,7 +77,7 @@ def compose(found: Findings) -> Verdict:
         refused = False
     return Verdict(
         headline=headline,
-        sentences=tuple(sentence for part in parts for sentence in part.sentences) + _accounting(found),
+        sentences=tuple(sentence for part in parts for sentence in part.sentences) + found.grounds,
         recommended=None if refused else found.recommended,
         status=status,
         least=found.rule.defense if found.rule is not None else None,
@@ -165,27 +166,6 @@ def _decided(found: Findings) -> str:
     attack, measure = rule.deciding
     against = "watching" if found.baseline else "guessing"
     return f"Decided by {METRICS[measure]} ({attack_name(attack)}): {signed(rule.decided)} beside {against}."
-
-
-def _accounting(found: Findings) -> tuple[str, ...]:
-    """Accounted epsilons, and what the runs show against them."""
-    sentences = []
-    for j in found.judgements:
-        if j.epsilon is None:
-            continue
-        name = rule(j.defense)
-        unit = {"record": " per record", "client": " per client, so per record at most that"}.get(j.epsilon_unit, "")
-        claim = f"{name} accounts for an epsilon of {j.epsilon:.2f}{unit}"
-        if j.epsilon_lower is None:
-            sentences.append(f"{claim}.")
-        elif j.refuted:
-            sentences.append(
-                f"{claim}, but its runs show at least {j.epsilon_lower:.2f} per record (95% sure): that is a bug in "
-                "the noise or in its accounting."
-            )
-        else:
-            sentences.append(f"{claim}; its runs show at least {j.epsilon_lower:.2f} per record.")
-    return tuple(sentences)
 
 
 def _without_defense(found: Findings) -> str:
@@ -295,6 +275,8 @@ def _memorised(found: Findings) -> str:
     # Best-round accuracy is above one half by selection alone; the AUC of the final model is not.
     if accuracy is None or auc is None or not auc.bounded:
         return ""
+    if found.watching is not None and found.watching.status == "open":
+        return ""
     if auc.low > 0.5:
         return ""
     return (
@@ -311,7 +293,7 @@ def _caveats(found: Findings) -> tuple[str, ...]:
         notes.append(f"Means and intervals over {found.seeds} seeds.")
     if found.scores > 1:
         notes.append(
-            f"AUC and TPR above are those of the score that tells most, of {found.scores} tried in each cell; the "
+            f"AUC and TPR above are those of the score that tells most, of up to {found.scores} tried in a cell; the "
             "table of attacks by defenses has those of the final margin, as in the paper."
         )
     if 0 < found.targets < FEW_TARGETS:
@@ -341,44 +323,3 @@ def _leaks(judgement: Judgement) -> str:
     for attack, measure in judgement.leaking:
         by_measure.setdefault(measure, []).append(attack_name(attack))
     return "; ".join(f"{METRICS[m]}: {listed(attacks)}" for m, attacks in by_measure.items())
-
-
-def rule(defense: str) -> str:
-    """A rule as prose calls it: the name to type, but FedAvg as everybody writes it."""
-    return "FedAvg" if defense == "fedavg" else defense
-
-
-def attack_name(attack: str) -> str:
-    """An attack as prose calls it."""
-    name, _, options = attack.partition(" ")
-    return f"{ATTACK_NAMES.get(name, name)} {options}".rstrip()
-
-
-def hostile(malicious: int | None, clients: int | None) -> str:
-    """How many clients are hostile, in words."""
-    if malicious is None or clients is None:
-        return "a hostile client"
-    if malicious == 1:
-        return f"a hostile client out of {numeral(clients)}"
-    return f"{numeral(malicious)} hostile clients out of {numeral(clients)}"
-
-
-def numeral(count: int) -> str:
-    """Small numbers as words."""
-    return _NUMERALS[count] if 0 <= count < len(_NUMERALS) else f"{count:,}"
-
-
-def points(cost: Estimate) -> str:
-    """A loss of test accuracy in percentage points."""
-    count = round(cost.value * 100)
-    return f"{count} point{'' if count == 1 else 's'} of test accuracy"
-
-
-def percent(share: float) -> str:
-    """A share as a whole percentage."""
-    return f"{share * 100:.0f}%"
-
-
-def listed(items: Sequence[str]) -> str:
-    """Items as prose lists them."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"

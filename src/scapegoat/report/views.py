@@ -11,7 +11,7 @@ from scapegoat.report.measures import LEAKAGE, METRICS, TEST_ACCURACY, Measure, 
 from scapegoat.report.model import Cell, Judgement, PaperTable, Part, RunDetail, Section, Study
 from scapegoat.report.payload import starting_cell
 from scapegoat.report.verdict import TOLERANCE
-from scapegoat.report.verdict_text import attack_name, rule
+from scapegoat.report.wording import attack_name, rule
 
 STEPS = 11
 STATUS = {
@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True)
 class GridCell:
-    """One cell of a heat map: a figure a measure, or a reason."""
+    """One cell of a heat map: a figure per measure, or a reason."""
 
     attack: str
     defense: str
@@ -96,7 +96,7 @@ class StudyView:
     status: str
     reference: str
     parts: tuple[tuple[str, Part], ...]
-    accounting: tuple[str, ...]
+    grounds: tuple[str, ...]
 
 
 def study(study: Study, index: int) -> StudyView:
@@ -124,7 +124,7 @@ def study(study: Study, index: int) -> StudyView:
         status=STATUS[study.verdict.status][0],
         reference="merely watching" if study.verdict.baseline else "guessing",
         parts=parts,
-        accounting=study.verdict.sentences[sum(len(part.sentences) for _, part in parts) :],
+        grounds=study.verdict.sentences[sum(len(part.sentences) for _, part in parts) :],
     )
 
 
@@ -223,7 +223,8 @@ def _ranges(study: Study) -> tuple[tuple[Range, ...], float, float, tuple[tuple[
                 recommended=j.defense == study.verdict.recommended,
             )
         )
-    ticks = [t / 10 for t in range(-5, 11) if low <= t / 10 <= high]
+    tenths = 1 if high - low < 0.5 else 2 if high - low < 0.9 else 5
+    ticks = [t / 10 for t in range(-10, 11, tenths) if low <= t / 10 <= high]
     return tuple(ranges), place(0.0), place(TOLERANCE), tuple((place(t), f"{t:+.1f}" if t else "0") for t in ticks)
 
 
@@ -234,14 +235,14 @@ def _tiles(study: Study) -> tuple[tuple[str, str, str, str], ...]:
     before, chosen = verdict.of(plain), verdict.of(verdict.least or "")
     if before is not None and "accuracy_best" in before.worst and before.worst_attack is not None:
         attack, accuracy = before.worst["accuracy_best"]
-        tiles.append((f"{rule(plain)}, worst attack", number(accuracy.value), interval(accuracy), attack_name(attack)))
+        tiles.append((f"{rule(plain)}, worst attack", number(accuracy.value), interval(accuracy), _told(attack)))
     if "accuracy_best" in verdict.baseline:
         base = verdict.baseline["accuracy_best"]
-        tiles.append(("Merely watching", number(base.value), interval(base), "an honest-but-curious client"))
+        tiles.append(("Merely watching", number(base.value), interval(base), "called correctly by a curious client"))
     if chosen is not None and chosen.defense != plain and "accuracy_best" in chosen.worst:
         attack, accuracy = chosen.worst["accuracy_best"]
         tiles.append(
-            (f"{rule(chosen.defense)}, worst attack", number(accuracy.value), interval(accuracy), attack_name(attack))
+            (f"{rule(chosen.defense)}, worst attack", number(accuracy.value), interval(accuracy), _told(attack))
         )
         if chosen.cost is not None:
             points = round(chosen.cost.value * 100)
@@ -254,6 +255,11 @@ def _tiles(study: Study) -> tuple[tuple[str, str, str, str], ...]:
                 )
             )
     return tuple(tiles)
+
+
+def _told(attack: str) -> str:
+    """What a tile's figure is: best-round accuracy, which half of the targets would be for guessing."""
+    return f"called correctly by {attack_name(attack)}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ same of everything).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -25,6 +25,7 @@ from scapegoat.report.estimate import over_seeds, stretched
 from scapegoat.report.facts import Facts
 from scapegoat.report.measures import BY_KEY, METRICS, number, written
 from scapegoat.report.model import Answer, Group, Part
+from scapegoat.report.wording import compared
 
 NEAR = 0.03
 FEW_PASSES = 20
@@ -123,7 +124,10 @@ def _open(decisive: Tried, found: Sequence[Tried], this: str) -> Part:
             "alarms, where guessing finds 1%"
         )
     else:
-        told = f"AUC {written(clipped(decisive.corrected))}, where guessing gets 0.50"
+        told = (
+            f"a member is told from a stranger in {compared(decisive.figure.value)} (AUC "
+            f"{written(clipped(decisive.corrected))}), where guessing gets 50"
+        )
     return Part(
         "open",
         f"{this} model gives its members away to anyone who sees it: {told}.",
@@ -140,15 +144,14 @@ NO_RULE = (
 
 
 def _of_group(group: Group, overall: float, this: str) -> Part:
-    compared = "that class" if group.kind == "class" else "all classes"
     return Part(
         "open",
-        f"{this} model gives the members of {group.label} away to anyone who sees it: AUC {written(group.auc)} "
-        f"among them, {number(overall)} over all records; {group.found} of its {group.members} members are found at 1% "
-        "false alarms.",
+        f"{this} model gives the members of {group.label} away to anyone who sees it: one of them is told from a "
+        f"stranger in {compared(group.auc.value)} (AUC {written(group.auc)}; {number(overall)} over all records), "
+        f"where guessing gets 50; {group.found} of its {group.members} members are found at 1% false alarms.",
         (
-            f"Decided by AUC within {group.label}: its members against the {group.others} non-members of {compared}, "
-            "in an interval that allows for the number of classes and clients looked at.",
+            f"Decided by AUC within {group.label}: its members against the {group.others} non-members of that "
+            f"{group.kind}, in an interval that allows for the number of classes and clients looked at.",
             *NO_RULE,
         ),
         f"AUC within {group.label}",
@@ -179,12 +182,3 @@ def _decided(decisive: Tried, found: Sequence[Tried]) -> str:
 def clipped(estimate: Estimate) -> Estimate:
     """A rate or an AUC whose widened interval has not left 0 to 1."""
     return Estimate(estimate.value, max(estimate.low, 0.0), min(estimate.high, 1.0))
-
-
-def best_server_score(runs: Sequence[Facts]) -> tuple[str, Estimate] | None:
-    """What the server's own seat sees at its strongest: a score and its AUC."""
-    names = [
-        s for s in (runs[0].server_scores if runs else {}) if all("auc" in r.server_scores.get(s, {}) for r in runs)
-    ]
-    pooled: Mapping[str, Estimate] = {s: over_seeds([r.server_scores[s]["auc"] for r in runs]) for s in names}
-    return max(pooled.items(), key=lambda item: item[1].value) if pooled else None

@@ -1,4 +1,4 @@
-"""Seconds a call of attacks and rules, each timed in turn on the same rounds of the same federation.
+"""Seconds per call of attacks and rules, each timed in turn on the same rounds of the same federation.
 
 Timing everybody on the same inputs, one after the other in every round, makes the ratios fair on a machine that others
 use too. Seconds are no part of any run: they are kept beside the runs, in `costs/<sweep>.parquet`.
@@ -24,7 +24,7 @@ from scapegoat.experiments.run import prepare
 from scapegoat.experiments.summary import versions
 from scapegoat.federation.simulation import Simulation
 from scapegoat.files import whole
-from scapegoat.sweeping.plan import Cell, Plan
+from scapegoat.sweeping.grid import Cell, Grid
 
 COLUMNS = pa.schema(
     [
@@ -46,7 +46,7 @@ OnGroup = Callable[[str], None]
 
 
 def measure(
-    plan: Plan, only: Mapping[str, set[str]], on_group: OnGroup | None = None
+    plan: Grid, only: Mapping[str, set[str]], on_group: OnGroup | None = None
 ) -> tuple[pa.Table, dict[int, Any]]:
     """Time every cell; returns one row per call, and by the number of the cell its median with an interval."""
     kind = plan.sweep.kind  # type: ignore[union-attr]
@@ -130,7 +130,7 @@ def _time_attacks(cells: list[tuple[int, Cell]], root: str | Path | None) -> tup
             # The first round warms caches and is not counted.
             if round_ >= 0:
                 seconds[number].append(time.perf_counter() - begun)
-        simulation.server.step(stack.collect(benign), list(range(len(benign))), [1] * len(benign), max(round_, 0))
+        simulation.server.step(stack.stacked(benign), list(range(len(benign))), [1] * len(benign), max(round_, 0))
     return seconds, simulation.model.d
 
 
@@ -153,7 +153,7 @@ def _time_rules(cells: list[tuple[int, Cell]], root: str | Path | None) -> tuple
             rule(updates, replace(context, state=states[number]))
             if round_ >= 0:
                 seconds[number].append(time.perf_counter() - begun)
-        simulation.server.step(stack.collect(updates), clients, [1] * len(clients), max(round_, 0))
+        simulation.server.step(stack.stacked(updates), clients, [1] * len(clients), max(round_, 0))
     return seconds, simulation.model.d
 
 
@@ -177,7 +177,7 @@ def _federation(cell: Cell, root: str | Path | None) -> tuple[Simulation, Callab
     return simulation, honest
 
 
-def _row(plan: Plan, cell: Cell, subject: str, parameters: int, round_: int, seconds: float) -> dict[str, Any]:
+def _row(plan: Grid, cell: Cell, subject: str, parameters: int, round_: int, seconds: float) -> dict[str, Any]:
     spec = cell.spec
     return {
         "sweep": plan.sweep.name,

@@ -1,4 +1,4 @@
-"""The file of a plan, read back: a full grid of known shape, or refused."""
+"""The file of a sweep's grid, read back: a full grid of known shape, or refused."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class _File(_Strict):
         if not known or len(places) != len(self.cells):
             raise ValueError("the cells are not those of the axes")
         if self.kind != "cost" and any(len(cell.runs) != self.seeds for cell in self.cells):
-            raise ValueError("a cell has not one run per seed")
+            raise ValueError("a cell does not have one run per seed")
         return self
 
     @model_validator(mode="after")

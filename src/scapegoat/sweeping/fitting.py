@@ -8,6 +8,7 @@ from typing import Any
 
 from scapegoat import aggregation, tasks
 from scapegoat import data as data_sets
+from scapegoat.errors import OptionError
 from scapegoat.experiments.spec import parse
 from scapegoat.federation import FederationSetting
 
@@ -23,8 +24,11 @@ def data_settings(name: str, root: str | Path | None) -> dict[str, Any]:
 
 
 def is_tabular(data: Any, root: str | Path | None = None, task: Any = None) -> bool:
-    """Whether the records are no pictures. A user's own files are looked at."""
-    spec = data_sets.registry.parse(data)
+    """Whether the records are not pictures. A user's own files are looked at."""
+    try:
+        spec = data_sets.registry.parse(data)
+    except OptionError as error:
+        raise OptionError(f"data.{error.path}".rstrip("."), error.message) from None
     if spec.pictures is not None:
         return not spec.pictures
     kind = None if task is None else tasks.registry.parse(task).labels

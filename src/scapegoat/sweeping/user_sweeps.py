@@ -9,7 +9,7 @@
 
 Rows and columns may be named (`rows: [attack.name]`, `columns: [...]`), or a figure asked for
 (`figure: {x: federation.server.lr, line: attack.name, panel: defense}`); else the last list goes across. A list under
-`data` takes the place of `--data`.
+`data` takes the place of `--data`; `plugins: [my_package]` are modules that register components of your own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from scapegoat.errors import InputError
 from scapegoat.sweeping.sweep import FIGURE_METRICS, METRICS, TABLE_METRICS, Axis, Figure, Point, Sweep, Table
 from scapegoat.yaml_text import read_yaml
 
-_KEYS = ("title", "about", "base", "grid", "rows", "columns", "figure", "metrics")
+_KEYS = ("title", "about", "plugins", "base", "grid", "rows", "columns", "figure", "metrics")
 
 
 def load(path: Path) -> Sweep:
@@ -40,6 +40,8 @@ def load(path: Path) -> Sweep:
     base = content.get("base") or {}
     if not isinstance(base, dict) or not all(isinstance(key, str) for key in base):
         raise InputError(f"{path}: base: a mapping such as {{federation: {{rounds: 100}}}} is expected")
+    if plugins := _plugins(path, content.get("plugins")):
+        base = {**base, "plugins": plugins}
     axes = tuple(_axis(path, str(key), values) for key, values in grid.items())
     layout = _layout(path, content, [axis.name for axis in axes])
     if isinstance(layout, Figure) and any(p.x is None for axis in axes if axis.name == layout.x for p in axis.points):
@@ -47,6 +49,14 @@ def load(path: Path) -> Sweep:
     metrics = _metrics(path, content.get("metrics"), FIGURE_METRICS if isinstance(layout, Figure) else TABLE_METRICS)
     title = str(content.get("title") or path.stem)
     return Sweep(path.stem, title, str(content.get("about") or ""), axes, layout, data=(), base=base, metrics=metrics)
+
+
+def _plugins(path: Path, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(module, str) for module in value):
+        raise InputError(f"{path}: plugins: a list of modules is expected, such as [my_package]")
+    return value
 
 
 def _axis(path: Path, key: str, values: Any) -> Axis:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import pkgutil
 from pathlib import Path
 
-from scapegoat.errors import InputError
-from scapegoat.sweeping import AnySweep, user_sweeps
+from scapegoat.errors import InputError, did_you_mean
+from scapegoat.extending.resolve import is_path, resolve
+from scapegoat.sweeping import AnySweep, CostSweep, Sweep, user_sweeps
 
 __all__ = ["find", "get", "registry"]
 
@@ -24,18 +24,50 @@ registry: dict[str, AnySweep] = _load()
 
 
 def get(name: str) -> AnySweep:
-    """A sweep by name; InputError if there is none."""
+    """A sweep by name.
+
+    Parameters
+    ----------
+    name: as `scapegoat list sweeps` shows it.
+
+    Returns
+    -------
+    The sweep; InputError if there is none of that name.
+
+    Examples
+    --------
+    >>> get("main-c08").title
+    'Five attacks against six defenses, 80% of the clients per round'
+    """
     if name not in registry:
-        close = difflib.get_close_matches(name, registry, n=1)
-        hint = f", did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, registry)
         raise InputError(f"sweep {name!r}: there is none of that name{hint} (one of: {', '.join(registry)})")
     return registry[name]
 
 
 def find(name: str) -> AnySweep:
-    """A sweep by name, or the one that a YAML file describes."""
+    """A sweep, however it is named.
+
+    Parameters
+    ----------
+    name: a sweep's name, a YAML file of lists, or `package.module:SWEEP` for one of your own.
+
+    Returns
+    -------
+    The sweep; InputError if there is none.
+
+    Examples
+    --------
+    >>> find("scapegoat.sweeps.main_c08:SWEEP") is get("main-c08")
+    True
+    """
     if name.endswith((".yaml", ".yml")):
         return user_sweeps.load(Path(name))
+    if is_path(name):
+        found = resolve("sweep", name)
+        if not isinstance(found, Sweep | CostSweep):
+            raise InputError(f"sweep {name}: is {type(found).__name__}, not a scapegoat.sweeping.Sweep")
+        return found
     try:
         return get(name)
     except InputError:

@@ -1,5 +1,6 @@
 """Attacks against plans: a rule and protections of training together, for equal and unequal clients."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from scapegoat.sweeping import paper
@@ -14,8 +15,19 @@ def _decay(rate: float) -> dict[str, Any]:
     return {"name": "weight_decay", "rate": rate}
 
 
+COOLING = {"name": "cooling"}
+
+
 def _private(noise: float) -> dict[str, Any]:
     return {"name": "dp_sgd", "clip": 1.0, "noise": noise}
+
+
+def _attack(
+    name: str, label: str, beside: Mapping[str, Any] | None = None, *, key: str | None = None, **options: Any
+) -> Point:
+    """An attack on 600 targets. They are said here: what a base says of attacks is lost where a point names one."""
+    settings = {"name": name, "targets": 600, **options}
+    return Point(key or name, label, {**{f"attack.{k}": v for k, v in settings.items()}, **(beside or {})})
 
 
 PLANS = Axis(
@@ -27,9 +39,25 @@ PLANS = Axis(
         _plan("decay-0.002", "FedAvg, decay 0.002", "fedavg", _decay(0.002)),
         _plan("decay-0.005", "FedAvg, decay 0.005", "fedavg", _decay(0.005)),
         _plan("decay-0.01", "FedAvg, decay 0.01", "fedavg", _decay(0.01)),
-        _plan("decay-0.02", "FedAvg, decay 0.02", "fedavg", _decay(0.02)),
-        _plan("reputation-decay-0.005", "reputation_atm, decay 0.005", "reputation_atm", _decay(0.005)),
-        _plan("reputation-decay-0.01", "reputation_atm, decay 0.01", "reputation_atm", _decay(0.01)),
+        _plan("cooling", "FedAvg, cooling", "fedavg", COOLING),
+        _plan(
+            "clipped-decay-0.002-cooling",
+            "norm_clipping, decay 0.002, cooling",
+            "norm_clipping",
+            _decay(0.002),
+            COOLING,
+        ),
+        _plan(
+            "clipped-decay-0.01-cooling", "norm_clipping, decay 0.01, cooling", "norm_clipping", _decay(0.01), COOLING
+        ),
+        _plan("decay-0.01-cooling", "FedAvg, decay 0.01, cooling", "fedavg", _decay(0.01), COOLING),
+        _plan(
+            "reputation-decay-0.01-cooling",
+            "reputation_atm, decay 0.01, cooling",
+            "reputation_atm",
+            _decay(0.01),
+            COOLING,
+        ),
         _plan("dp_sgd-0.1", "FedAvg, dp_sgd 1 / 0.1", "fedavg", _private(0.1)),
         _plan("dp_sgd-0.2", "FedAvg, dp_sgd 1 / 0.2", "fedavg", _private(0.2)),
         _plan("loss_floor", "FedAvg, loss_floor 0.5", "fedavg", {"name": "loss_floor", "floor": 0.5}),
@@ -48,8 +76,14 @@ SWEEP = Sweep(
             "attack",
             "Attack",
             (
-                *paper.attacks().points,
-                Point("blend", "Blend", {"attack.name": "blend"}),
+                *(_attack(point.key, point.label) for point in paper.attacks().points),
+                _attack("blend", "Blend"),
+                _attack("sleeper", "Sleeper", until=10),
+                _attack("alternating", "Alternating"),
+                _attack("few_targets", "Few targets", inner="fedpoisonmia"),
+                _attack("shadow", "Shadow"),
+                _attack("shadow", "Shadow of clipping", key="shadow-clipping", target_rule={"name": "norm_clipping"}),
+                _attack("colluders", "Two colluders", {"federation.malicious": 2}),
             ),
         ),
         PLANS,
@@ -68,7 +102,6 @@ SWEEP = Sweep(
     base={
         **paper.SETTING,
         "federation.rounds": 200,
-        "attack.targets": 600,
         "evaluation": {"design": "coin", "every": 5},
     },
     metrics=("auc_worst", "auc", "tpr_at_fpr_01", "test_accuracy"),

@@ -16,6 +16,7 @@ import torch
 from pydantic import PrivateAttr
 from torch import Tensor
 
+from scapegoat.devices import host
 from scapegoat.errors import InputError
 from scapegoat.registry import Component, Registry, added
 from scapegoat.tasking.own_loss import OwnLoss
@@ -39,7 +40,13 @@ class Prepared(NamedTuple):
 
 
 class TaskSpec(Component):
-    """Options of a task. It is `fitted` to labels before it is used."""
+    """Options of a task. It is `fitted` to labels before it is used.
+
+    Examples
+    --------
+    >>> get("classification").metric, get("regression").labels
+    ('accuracy', 'numbers')
+    """
 
     labels: ClassVar[LabelKind]
     """What labels it takes."""
@@ -64,6 +71,16 @@ class TaskSpec(Component):
         if self._own is None:
             self._own = OwnLoss(self.loss, self.code)
         return self._own
+
+    def on(self, device: torch.device) -> Self:
+        """The task with what it took from the labels on a device."""
+        moved = {k: v.to(device) for k, v in (self.__pydantic_private__ or {}).items() if isinstance(v, Tensor)}
+        if not moved or device.type == "cpu":
+            return self
+        other = self.model_copy()
+        for name, tensor in moved.items():
+            setattr(other, name, tensor)
+        return other
 
     # What the labels say
 
@@ -153,6 +170,7 @@ class TaskSpec(Component):
         """A 95% interval of the score, over draws of the records."""
         generator = torch.Generator().manual_seed(0)
         draws = [torch.randint(len(y), (len(y),), generator=generator) for _ in range(RESAMPLED)]
+        outputs, y = host(outputs), host(y)
         scores = np.array([self.score(outputs[rows], y[rows]) for rows in draws])
         low, high = np.quantile(scores, [0.025, 0.975])
         return float(low), float(high)

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import PrivateAttr
 from torch import Tensor
 
+from scapegoat.devices import host
 from scapegoat.registry import added
 from scapegoat.tasking.contract import Prepared, TaskSpec, expect_width, register, within_unit
 from scapegoat.tasking.weighing import Weights, weights_of
@@ -78,11 +79,11 @@ class Binary(TaskSpec):
 
     def score(self, outputs: Tensor, y: Tensor) -> float:
         """Share of records whose class is predicted."""
-        return float(((self.shaped(outputs)[:, 0] > 0) == (y > 0)).float().mean())
+        return float(host(((self.shaped(outputs)[:, 0] > 0) == (y > 0)).float().mean()))
 
     def baseline(self, y: Tensor) -> float:
         """The share of the more frequent class."""
-        share = float(y.float().mean()) if len(y) else 0.0
+        share = float(host(y.float().mean())) if len(y) else 0.0
         return max(share, 1 - share)
 
     def probabilities(self, outputs: Tensor) -> Tensor:

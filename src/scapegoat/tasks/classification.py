@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import PrivateAttr
 from torch import Tensor
 
+from scapegoat.devices import host
 from scapegoat.registry import added
 from scapegoat.tasking.contract import Prepared, Reduction, TaskSpec, register
 from scapegoat.tasking.weighing import Weights, weights_of
@@ -21,6 +22,11 @@ class Classification(TaskSpec):
     """One of several classes per record, a logit each, under cross-entropy.
 
     A wrong target is another class. The margin is the true class's logit minus the largest other one.
+
+    Examples
+    --------
+    >>> Classification().margins(torch.tensor([[2.0, 0.5, 1.0]]), torch.tensor([0]))
+    tensor([1.])
     """
 
     labels = "classes"
@@ -72,7 +78,7 @@ class Classification(TaskSpec):
             return super().at_outputs(outputs, y)
         losses = F.cross_entropy(outputs, y, reduction="none")
         gradient = torch.softmax(outputs, 1)
-        gradient[torch.arange(len(y)), y] -= 1
+        gradient[torch.arange(len(y), device=y.device), y] -= 1
         return losses, gradient
 
     def soft(self, y: Tensor, outputs: int) -> Tensor:
@@ -87,15 +93,15 @@ class Classification(TaskSpec):
 
     def score(self, outputs: Tensor, y: Tensor) -> float:
         """Share of records whose class is predicted."""
-        return float((outputs.argmax(1) == y).float().mean())
+        return float(host((outputs.argmax(1) == y).float().mean()))
 
     def error(self, outputs: Tensor, y: Tensor) -> float:
         """Share of records whose class is not."""
-        return float((outputs.argmax(1) != y).float().mean())
+        return float(host((outputs.argmax(1) != y).float().mean()))
 
     def baseline(self, y: Tensor) -> float:
         """The share of the most frequent class."""
-        return float(np.bincount(y.numpy()).max() / len(y)) if len(y) else 0.0
+        return float(np.bincount(host(y).numpy()).max() / len(y)) if len(y) else 0.0
 
     def probabilities(self, outputs: Tensor) -> Tensor:
         """Softmax."""

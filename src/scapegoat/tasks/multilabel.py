@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import PrivateAttr
 from torch import Tensor
 
+from scapegoat.devices import host
 from scapegoat.errors import InputError
 from scapegoat.registry import added
 from scapegoat.tasking.contract import Prepared, TaskSpec, register, within_unit
@@ -86,12 +87,12 @@ class MultiLabel(TaskSpec):
 
     def score(self, outputs: Tensor, y: Tensor) -> float:
         """Share of labels that are predicted."""
-        return float(((outputs > 0) == (y > 0)).float().mean())
+        return float(host(((outputs > 0) == (y > 0)).float().mean()))
 
     def baseline(self, y: Tensor) -> float:
         """Of answering each label as it mostly is."""
         share = y.mean(0)
-        return float(torch.maximum(share, 1 - share).mean()) if len(y) else 0.0
+        return float(host(torch.maximum(share, 1 - share).mean())) if len(y) else 0.0
 
     def expected(self, records: int, outputs: int) -> str:
         """A logit per label."""

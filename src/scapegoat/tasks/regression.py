@@ -11,6 +11,7 @@ import torch
 from pydantic import Field, PrivateAttr
 from torch import Tensor
 
+from scapegoat.devices import host
 from scapegoat.registry import added
 from scapegoat.tasking.contract import Prepared, TaskSpec, register, within_unit
 
@@ -92,8 +93,8 @@ class Regression(TaskSpec):
 
     def score(self, outputs: Tensor, y: Tensor) -> float:
         """The share of the targets' variance that the outputs explain; 0 where they are worse than the mean."""
-        outputs = self.shaped(outputs).double()
-        y = y.double()
+        outputs = host(self.shaped(outputs)).double()
+        y = host(y).double()
         spread = (y - y.mean(0)).square().mean()
         explained = 1 - float((outputs - y).square().mean() / spread) if float(spread) > 0 else 0.0
         return max(0.0, explained) if math.isfinite(explained) else 0.0

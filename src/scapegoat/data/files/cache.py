@@ -125,11 +125,12 @@ def _load(entry: Path) -> Decoded | None:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warning("the cache entry %s is damaged (%s); decoding again", entry, error)
-        _discard(entry)
+        discard(entry)
         return None
 
 
-def _discard(entry: Path) -> None:
+def discard(entry: Path) -> None:
+    """Remove an entry."""
     # Renamed first: another process that is about to store or load never sees a half-removed entry.
     grave = Path(tempfile.mkdtemp(prefix=f".{entry.name}-", suffix=".tmp", dir=entry.parent))
     try:

@@ -25,7 +25,7 @@ def fetch(name: str, root: str | Path | None = None, url: str | None = None) -> 
     download = spec.publication.download
     if download is None:
         raise DataError(
-            f"{name}: has no file that can be fetched by itself; get it from {spec.publication.home} "
+            f"{name}: has no file that can be fetched automatically; get it from {spec.publication.home} "
             f"and run `scapegoat data import {name} FILE`"
         )
     source = _checked_url(url or download.url)

@@ -6,15 +6,15 @@ import fnmatch
 import shutil
 from pathlib import Path
 
-from scapegoat.data.files.inventory import Verdict, check_published, published_spec
-from scapegoat.data.files.locate import Found, Layout, Publication, match, roots
+from scapegoat.data.files.inventory import Inspection, check_published, published_spec
+from scapegoat.data.files.locate import FileLayout, Found, Publication, match, roots
 from scapegoat.data.files.published import not_whole
 from scapegoat.data.formats.safe_io import digest, reading, regular, wrong
 from scapegoat.errors import DataError
 from scapegoat.files import whole, whole_folder
 
 
-def import_files(name: str, files: list[Path], root: str | Path | None = None) -> tuple[list[Path], Verdict]:
+def import_files(name: str, files: list[Path], root: str | Path | None = None) -> tuple[list[Path], Inspection]:
     """Copy the files of a data set into the first data root; returns where they are now and what checking them showed.
 
     A file under another name than the published one is told by its ending. Files that belong to a layout of several may
@@ -24,12 +24,12 @@ def import_files(name: str, files: list[Path], root: str | Path | None = None) -
     target = roots(root)[0] / spec.name
     given = _expanded(files)
     found, renamed = _as_layout(spec.name, spec.publication, given, target)
-    verdict = check_published(spec, found, renamed)
-    if verdict.problems:
-        raise not_whole(spec.name, verdict.problems, found.where)
+    inspection = check_published(spec, found, renamed)
+    if inspection.problems:
+        raise not_whole(spec.name, inspection.problems, found.where)
     with reading(target):
         target.mkdir(parents=True, exist_ok=True)
-        return [_copy(source, target / file) for source, file in renamed.items()], verdict
+        return [_copy(source, target / file) for source, file in renamed.items()], inspection
 
 
 def _expanded(files: list[Path]) -> list[Path]:
@@ -70,7 +70,7 @@ def _as_layout(name: str, publication: Publication, given: list[Path], target: P
             return Found(folder, layout, matched), taken
         nearest = lacking if nearest is None or len(lacking) < len(nearest) else nearest
     if nearest is not None:
-        raise wrong(given[0], f"{name} also wants {', '.join(nearest)}; give all of its files at once")
+        raise wrong(given[0], f"{name} also needs {', '.join(nearest)}; give all of its files at once")
     forms = "; or ".join(layout.wanted() for layout in publication.layouts)
     raise wrong(given[0] if given else name, f"is no file of {name}, which consists of {forms}")
 
@@ -85,7 +85,7 @@ def _same_ending(path: Path, name: str) -> bool:
 
 
 def _present(target: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
-    return match(target, Layout("", {"": names}))[""]
+    return match(target, FileLayout("", {"": names}))[""]
 
 
 def _copy(source: Path, destination: Path) -> Path:

@@ -59,7 +59,7 @@ State = Literal["whole", "not whole", "not verified", "generated"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Inspection:
     """What reading a data set from start to end showed.
 
     It is whole where its content was compared with what is published and found the same; where nothing is published to
@@ -89,7 +89,7 @@ class Verdict:
         return {**vars(self), "shape": list(self.shape), "whole": self.whole}
 
 
-def check(name: str, searched: list[Path]) -> Verdict:
+def check(name: str, searched: list[Path]) -> Inspection:
     """Read a data set again, past the cache, and compare it with what is published.
 
     Raises DataError where it is missing or cannot be read at all.
@@ -101,7 +101,7 @@ def check(name: str, searched: list[Path]) -> Verdict:
     own = isinstance(spec, UserFiles)
     where = str(spec.find(searched)) if isinstance(spec, UserFiles) else "generated"
     state: State = "not verified" if own else "generated"
-    return Verdict(
+    return Inspection(
         name,
         where,
         len(dataset),
@@ -113,7 +113,7 @@ def check(name: str, searched: list[Path]) -> Verdict:
     )
 
 
-def check_published(spec: PublishedData, found: Found, renamed: Mapping[Path, str] | None = None) -> Verdict:
+def check_published(spec: PublishedData, found: Found, renamed: Mapping[Path, str] | None = None) -> Inspection:
     """As `check`, for files that were found already; `renamed` has the published names of those under another one."""
     decoded = spec.checked(found)
     published = spec.publication
@@ -135,7 +135,7 @@ def check_published(spec: PublishedData, found: Found, renamed: Mapping[Path, st
         ]
     state: State = "not whole" if problems else "whole" if compared else "not verified"
     shape = tuple(decoded.x.shape[1:])
-    return Verdict(
+    return Inspection(
         spec.name, str(found.where), len(decoded.y), shape, decoded.classes, decoded.test, state, problems, compared
     )
 

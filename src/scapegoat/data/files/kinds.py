@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 from pathlib import Path
 
 _ENDINGS = {
@@ -14,6 +16,16 @@ _ENDINGS = {
     ".tsv.gz": "csv",
 }
 _STARTS = {b"PK\x03\x04": "npz", b"PAR1": "parquet"}
+
+
+def data_files(folder: Path) -> list[str]:
+    """What lies in a folder and looks like data by its name, for a hint to somebody who mistyped one."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in itertools.islice(entries, 10_000)]
+    except OSError:
+        return []
+    return sorted(name for name in names if name.lower().endswith(tuple(_ENDINGS)))
 
 
 def kind_of(name: str, roots: list[Path]) -> str | None:

@@ -12,7 +12,21 @@ from scapegoat.errors import DataError
 
 
 def roots(root: str | Path | None = None) -> list[Path]:
-    """The folders that are searched, in this order: `root`, SCAPEGOAT_DATA (one or several, as in PATH), ./data."""
+    """The folders that are searched for data sets.
+
+    Parameters
+    ----------
+    root: searched first, if given.
+
+    Returns
+    -------
+    `root`, the folders of SCAPEGOAT_DATA (one or several, as in PATH) and ./data, in this order.
+
+    Examples
+    --------
+    >>> str(roots("records")[0]), str(roots()[-1])
+    ('records', 'data')
+    """
     named = [str(root)] if root is not None else []
     named += [part for part in os.environ.get("SCAPEGOAT_DATA", "").split(os.pathsep) if part]
     found = [Path(part).expanduser() for part in [*named, "data"]]
@@ -20,7 +34,7 @@ def roots(root: str | Path | None = None) -> list[Path]:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """One form in which a data set is published: files that are expected together.
 
     `files` maps what a file is for to the names that it may go by, each a path relative to the data set's folder in
@@ -59,7 +73,7 @@ class Publication:
     """
 
     home: str
-    layouts: tuple[Layout, ...]
+    layouts: tuple[FileLayout, ...]
     records: int
     shapes: tuple[tuple[int, ...], ...]
     classes: int
@@ -74,7 +88,7 @@ class Found:
     """Files of one layout that lie together."""
 
     folder: Path
-    layout: Layout
+    layout: FileLayout
     files: Mapping[str, tuple[Path, ...]]
 
     def one(self, role: str) -> Path:
@@ -137,7 +151,7 @@ def _complete(name: str, publication: Publication, searched: list[Path]) -> Iter
                 yield Found(folder, layout, matched)
 
 
-def match(folder: Path, layout: Layout) -> dict[str, tuple[Path, ...]]:
+def match(folder: Path, layout: FileLayout) -> dict[str, tuple[Path, ...]]:
     """The files of a layout that lie in a folder, by what they are for; none for what is missing."""
     matched: dict[str, tuple[Path, ...]] = {}
     for role, names in layout.files.items():

@@ -14,10 +14,11 @@ from pydantic import Field, PrivateAttr
 from scapegoat.data.base import MEANT, Dataset, DataSpec
 from scapegoat.data.files import cache
 from scapegoat.data.files.cache import Decoded
+from scapegoat.data.files.kinds import data_files
 from scapegoat.data.files.published import check_arrays
 from scapegoat.data.formats.safe_io import digest, reading, regular, wrong
 from scapegoat.data.labels import MOST_CLASSES
-from scapegoat.errors import OptionError
+from scapegoat.errors import OptionError, did_you_mean
 from scapegoat.registry import added
 from scapegoat.tasking.contract import LabelKind
 
@@ -52,8 +53,9 @@ class UserFiles(DataSpec):
         for candidate in [given, *(root / given for root in roots)]:
             if candidate.exists():
                 return candidate if candidate.is_dir() and self.folders else regular(candidate)
+        hint = did_you_mean(given.name, data_files(given.parent))
         looked = ", ".join(str(folder) for folder in [Path.cwd(), *roots])
-        raise wrong(self.path, f"no such file or folder (looked in {looked})")
+        raise wrong(self.path, f"no such file or folder{hint} (looked in {looked})")
 
     def decode(self, path: Path) -> Decoded:
         """Records and labels from the file or folder."""

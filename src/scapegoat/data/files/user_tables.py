@@ -37,7 +37,7 @@ class UserTable(UserRecords):
     missing: Missing = added("refuse")
     """Missing values: refuse, drop their rows, or fill numbers with mean, median or zero (text gets a category)."""
     categories: Annotated[int, Field(ge=1, le=10_000)] = added(50)
-    """Different texts of a column that are one-hot encoded at the most."""
+    """The most different texts of a column that are one-hot encoded."""
 
     def chosen(self, names: Sequence[str], where: object) -> tuple[str, list[str]]:
         """The column of labels and those of features."""

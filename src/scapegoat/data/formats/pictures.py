@@ -99,7 +99,7 @@ def _opened(content: bytes, where: object) -> Iterator[Image.Image]:
         if width * height > _MOST_PIXELS:
             raise wrong(where, f"claims {height} x {width} pixels; at most {_MOST_PIXELS:,} are read")
         if picture.mode[:1] in ("I", "F"):
-            raise wrong(where, f"has more than 8 bits a channel (mode {picture.mode}); save it with 8")
+            raise wrong(where, f"has more than 8 bits per channel (mode {picture.mode}); save it with 8")
         yield picture
 
 

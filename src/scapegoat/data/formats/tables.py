@@ -133,7 +133,7 @@ def picture_bytes(table: Any, name: str, path: Path) -> list[Picture]:
 
 
 def _largest_chunk(group: Any) -> int:
-    """Bytes that a row can have at the most: a batch may repeat it."""
+    """The most bytes that a row can have: a batch may repeat it."""
     return max((group.column(i).total_uncompressed_size for i in range(group.num_columns)), default=0)
 
 

@@ -85,7 +85,7 @@ class _Reader(pickle._Unpickler):
         self.append(made)  # type: ignore[attr-defined]
 
     def _set(self, into: Any, items: list[Any]) -> None:
-        """Keys are text: hashing a tuple of tuples of tuples, or spelling it out, may take for ever."""
+        """Keys are text: hashing a tuple of tuples of tuples, or spelling it out, may take forever."""
         if type(into) is not dict or not all(isinstance(key, str | bytes) for key in items[::2]):
             raise self._refused("with keys that are not text")
         into.update(zip(items[::2], items[1::2], strict=True))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scapegoat.data import labels
 from scapegoat.data.base import register
 from scapegoat.data.files.cache import Decoded
-from scapegoat.data.files.locate import Found, Layout, Publication
+from scapegoat.data.files.locate import FileLayout, Found, Publication
 from scapegoat.data.files.published import PublishedPictures
 from scapegoat.data.formats.pictures import decode_all
 from scapegoat.data.formats.safe_io import open_bytes, tar_members, wrong
@@ -48,19 +48,19 @@ class CIFAR10(PublishedPictures):
     publication: ClassVar[Publication] = Publication(
         home="https://www.cs.toronto.edu/~kriz/cifar.html",
         layouts=(
-            Layout(
+            FileLayout(
                 "binary batches",
                 _names("cifar-10-batches-bin", ".bin"),
                 "data_batch_1.bin to data_batch_5.bin and test_batch.bin",
             ),
-            Layout("binary archive", {"binary": ("cifar-10-binary.tar.gz",)}),
-            Layout(
+            FileLayout("binary archive", {"binary": ("cifar-10-binary.tar.gz",)}),
+            FileLayout(
                 "python batches",
                 _names("cifar-10-batches-py", ""),
                 "data_batch_1 to data_batch_5 and test_batch",
             ),
-            Layout("python archive", {"python": ("cifar-10-python.tar.gz",)}),
-            Layout("Parquet", {"train": _shards("train"), "test": _shards("test")}),
+            FileLayout("python archive", {"python": ("cifar-10-python.tar.gz",)}),
+            FileLayout("Parquet", {"train": _shards("train"), "test": _shards("test")}),
         ),
         records=60_000,
         shapes=((3, 32, 32),),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scapegoat.data import labels
 from scapegoat.data.base import register
 from scapegoat.data.files.cache import Decoded
-from scapegoat.data.files.locate import Found, Layout, Publication
+from scapegoat.data.files.locate import FileLayout, Found, Publication
 from scapegoat.data.files.published import PublishedPictures
 from scapegoat.data.formats.safe_io import open_bytes, read_exactly, wrong
 
@@ -34,7 +34,7 @@ class FashionMNIST(PublishedPictures):
     publication: ClassVar[Publication] = Publication(
         home="https://github.com/zalandoresearch/fashion-mnist",
         layouts=(
-            Layout(
+            FileLayout(
                 "IDX files",
                 {
                     f"{split}-{what}": _names(split, what, dimensions)

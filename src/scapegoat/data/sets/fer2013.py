@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from scapegoat.data.base import register
 from scapegoat.data.files.cache import Decoded
-from scapegoat.data.files.locate import Found, Layout, Publication
+from scapegoat.data.files.locate import FileLayout, Found, Publication
 from scapegoat.data.files.published import PublishedPictures
 from scapegoat.data.formats.picture_folders import class_folders, pictures_in
 from scapegoat.data.formats.pictures import Picture, decode_all
@@ -48,8 +48,8 @@ class FER2013(PublishedPictures):
     publication: ClassVar[Publication] = Publication(
         home="https://www.kaggle.com/c/challenges-in-representation-learning-facial-expression-recognition-challenge",
         layouts=(
-            Layout("CSV", {"csv": ("fer2013.csv", "icml_face_data.csv", "fer2013/fer2013.csv")}),
-            Layout(
+            FileLayout("CSV", {"csv": ("fer2013.csv", "icml_face_data.csv", "fer2013/fer2013.csv")}),
+            FileLayout(
                 "folders of pictures",
                 {"train": ("train",), "test": ("test",)},
                 "the folders train/<emotion> and test/<emotion>",

@@ -1,4 +1,4 @@
-"""Generated hospital stays: sparse binary records in the manner of Texas100, so that an audit needs no download."""
+"""Generated hospital stays: sparse binary records like those of Texas100, so that an audit needs no download."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class ImagesData(UserFiles):
     def decode(self, path: Path) -> Decoded:
         """Classes numbered in the order of their names."""
         if not path.is_dir():
-            raise wrong(path, "is not a folder; a folder with a folder of pictures a class is expected")
+            raise wrong(path, "is not a folder; it must be a folder that holds one folder of pictures per class")
         inside = class_folders(path)
         split = sorted(folder.name for folder in inside) == ["test", "train"] and all(map(class_folders, inside))
         parts = [path / "train", path / "test"] if split else [path]

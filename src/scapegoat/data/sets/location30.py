@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scapegoat.data.base import register
-from scapegoat.data.files.locate import Download, Layout, Publication
+from scapegoat.data.files.locate import Download, FileLayout, Publication
 from scapegoat.data.records import PublishedRecords
 
 _SHA256 = "927203f85a868f8ee17a0ded1dc61699efe602167beabe34fbf45b4b1de94b33"
@@ -19,9 +19,9 @@ class Location30(PublishedRecords):
     publication: ClassVar[Publication] = Publication(
         home="https://github.com/privacytrustlab/datasets (dataset_location.tgz)",
         layouts=(
-            Layout("tgz of one CSV", {"archive": ("dataset_location.tgz", "location30.tgz")}),
-            Layout("CSV", {"records": ("bangkok", "bangkok.csv", "location30.csv", "dataset_location.csv")}),
-            Layout("NumPy archive", {"npz": ("location30.npz",)}),
+            FileLayout("tgz of one CSV", {"archive": ("dataset_location.tgz", "location30.tgz")}),
+            FileLayout("CSV", {"records": ("bangkok", "bangkok.csv", "location30.csv", "dataset_location.csv")}),
+            FileLayout("NumPy archive", {"npz": ("location30.npz",)}),
         ),
         records=5_010,
         shapes=((446,),),

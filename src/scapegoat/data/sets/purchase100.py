@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scapegoat.data.base import register
-from scapegoat.data.files.locate import Layout, Publication
+from scapegoat.data.files.locate import FileLayout, Publication
 from scapegoat.data.records import PublishedRecords
 
 
@@ -17,9 +17,9 @@ class Purchase100(PublishedRecords):
     publication: ClassVar[Publication] = Publication(
         home="https://github.com/privacytrustlab/datasets (dataset_purchase.tgz)",
         layouts=(
-            Layout("NumPy archive", {"npz": ("purchase100.npz",)}),
-            Layout("tgz of one CSV", {"archive": ("dataset_purchase.tgz", "purchase100.tgz")}),
-            Layout("CSV", {"records": ("dataset_purchase", "dataset_purchase.csv", "purchase100.csv")}),
+            FileLayout("NumPy archive", {"npz": ("purchase100.npz",)}),
+            FileLayout("tgz of one CSV", {"archive": ("dataset_purchase.tgz", "purchase100.tgz")}),
+            FileLayout("CSV", {"records": ("dataset_purchase", "dataset_purchase.csv", "purchase100.csv")}),
         ),
         records=197_324,
         shapes=((600,),),

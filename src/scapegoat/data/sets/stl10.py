@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scapegoat.data import labels
 from scapegoat.data.base import register
 from scapegoat.data.files.cache import Decoded
-from scapegoat.data.files.locate import Found, Layout, Publication
+from scapegoat.data.files.locate import FileLayout, Found, Publication
 from scapegoat.data.files.published import PublishedPictures
 from scapegoat.data.formats.safe_io import open_bytes, tar_members, wrong
 
@@ -31,8 +31,8 @@ class STL10(PublishedPictures):
     publication: ClassVar[Publication] = Publication(
         home="https://cs.stanford.edu/~acoates/stl10/ (stl10_binary.tar.gz)",
         layouts=(
-            Layout("binary files", {part: (part, f"stl10_binary/{part}") for part in _PARTS}),
-            Layout("binary archive", {"archive": ("stl10_binary.tar.gz",)}),
+            FileLayout("binary files", {part: (part, f"stl10_binary/{part}") for part in _PARTS}),
+            FileLayout("binary archive", {"archive": ("stl10_binary.tar.gz",)}),
         ),
         records=13_000,
         shapes=((3, 96, 96),),

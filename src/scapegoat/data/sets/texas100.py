@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from scapegoat.data.base import register
-from scapegoat.data.files.locate import Layout, Publication
+from scapegoat.data.files.locate import FileLayout, Publication
 from scapegoat.data.records import PublishedRecords
 
 
@@ -16,9 +16,9 @@ class Texas100(PublishedRecords):
     publication: ClassVar[Publication] = Publication(
         home="https://github.com/privacytrustlab/datasets (dataset_texas.tgz)",
         layouts=(
-            Layout("NumPy archive", {"npz": ("texas100.npz",)}),
-            Layout("tgz of feats and labels", {"archive": ("dataset_texas.tgz", "texas100.tgz")}),
-            Layout(
+            FileLayout("NumPy archive", {"npz": ("texas100.npz",)}),
+            FileLayout("tgz of feats and labels", {"archive": ("dataset_texas.tgz", "texas100.tgz")}),
+            FileLayout(
                 "feats and labels",
                 {
                     "feats": ("feats", "texas/100/feats", "100/feats"),

@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scapegoat.errors import Stopped, StorageError
+from scapegoat import devices
+from scapegoat.errors import InputError, Stopped, StorageError
 from scapegoat.experiments.executors import serial
 from scapegoat.experiments.executors.events import Event, Failure, OnEvent, Outcome
-from scapegoat.experiments.executors.run_queue import Ledger
+from scapegoat.experiments.executors.run_queue import RunQueue
 from scapegoat.experiments.run import CHECKPOINT_SECONDS
 from scapegoat.experiments.spec import Spec, parse
 from scapegoat.experiments.staging import Pins
@@ -52,6 +53,7 @@ def execute(
     root: str | Path | None = None,
     jobs: int = 1,
     ray: str | None = None,
+    gpus_per_run: float = 1.0,
     on_event: OnEvent | None = None,
     recompute_damaged: bool = False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
@@ -59,8 +61,10 @@ def execute(
     """Compute the runs that are not there yet; one that fails is reported, the others go on.
 
     `jobs` above 1 starts so many worker processes, one torch thread each. `ray` (`auto`, `local` or an address) means a
-    Ray cluster instead; `local` starts one of `jobs` workers here. A run folder that is damaged counts as failed unless
-    `recompute_damaged`. Ctrl-C saves what is under way and raises Stopped, a KeyboardInterrupt.
+    Ray cluster instead; `local` starts one of `jobs` workers here. Of runs on an accelerator as many are computed at
+    once as their share of it, `gpus_per_run`, allows; one that runs out of memory is tried again alone. A run folder
+    that is damaged counts as failed unless `recompute_damaged`. Ctrl-C saves what is under way and raises Stopped, a
+    KeyboardInterrupt.
     """
     runs = RunStore(store) if isinstance(store, str | Path) else store
     refuse_many_jobs("jobs", jobs)
@@ -68,9 +72,10 @@ def execute(
     outcome = Outcome()
     _prepare(runs)
     wanted = _not_there_yet(every, runs, outcome, on_event, recompute_damaged)
-    ledger = Ledger(wanted, outcome, on_event)
+    share = _share(wanted.values(), gpus_per_run, here=ray is None)
+    queue = RunQueue(wanted, outcome, on_event)
     try:
-        _work_off(ledger, runs, ray, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
+        _work_off(queue, runs, ray, share, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
     except KeyboardInterrupt:
         done = sum(runs.has(name) for name in every)
         raise Stopped(
@@ -79,13 +84,14 @@ def execute(
     for name in outcome.summaries:
         # A worker that outlived its driver may have saved a checkpoint after the run was finished by another.
         shutil.rmtree(runs.part(name), ignore_errors=True)
-    return ledger.close()
+    return queue.close()
 
 
 def _work_off(
-    ledger: Ledger,
+    queue: RunQueue,
     runs: RunStore,
     ray: str | None,
+    share: float,
     *,
     jobs: int,
     root: str | Path | None,
@@ -94,13 +100,27 @@ def _work_off(
     if ray is not None:
         from scapegoat.experiments.executors import cluster
 
-        cluster.work_off(ledger, runs, address=ray, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
-    elif jobs == 1 or ledger.waiting < 2:
-        serial.work_off(ledger, runs, root=root, checkpoint_seconds=checkpoint_seconds)
+        cluster.work_off(
+            queue, runs, address=ray, jobs=jobs, gpus=share, root=root, checkpoint_seconds=checkpoint_seconds
+        )
+    elif jobs == 1 or queue.waiting < 2:
+        serial.work_off(queue, runs, root=root, checkpoint_seconds=checkpoint_seconds)
     else:
         from scapegoat.experiments.executors.processes import ProcessPool
 
-        ProcessPool(ledger, runs, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds).work_off()
+        pool = ProcessPool(queue, runs, jobs=jobs, gpus=share, root=root, checkpoint_seconds=checkpoint_seconds)
+        pool.work_off()
+
+
+def _share(specs: Iterable[Spec], gpus_per_run: float, *, here: bool) -> float:
+    """The share of an accelerator that a run has; 0 where none is asked for. Refuses one that is not there."""
+    if not 0 < gpus_per_run <= 64:
+        raise InputError(f"gpus per run: {gpus_per_run:g} is not allowed (above 0, such as 0.25, or a whole number)")
+    wanted = sorted({spec.device for spec in specs} - {"cpu"})
+    if here:
+        for name in wanted:
+            devices.find(name)
+    return gpus_per_run if wanted else 0.0
 
 
 def _prepare(store: RunStore) -> None:

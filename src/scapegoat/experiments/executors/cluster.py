@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster: one task a run, on whichever machine has a core to spare.
+"""Runs on a Ray cluster: one task per run, on whichever machine has a core to spare.
 
 Ray carries whole runs, never the clients inside one. A worker or a machine that dies costs what was done since the last
 checkpoint: the driver hands the run out again, by the same rules as for its own worker processes. Where the machines
@@ -8,9 +8,6 @@ do not see the driver's store, they compute in a folder of their own and send th
 from __future__ import annotations
 
 import contextlib
-import importlib
-import os
-import sys
 import tempfile
 import time
 import uuid
@@ -18,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from scapegoat.errors import InputError, RunError, StorageError
-from scapegoat.experiments.executors.foreign import foreign_modules
+from scapegoat.errors import RunError, StorageError
 from scapegoat.experiments.executors.job import compute
-from scapegoat.experiments.executors.run_queue import Ledger
+from scapegoat.experiments.executors.run_queue import RunQueue
+from scapegoat.experiments.ray_cluster import connected, first_line, import_ray, settle_in, surroundings
+from scapegoat.experiments.spec import Spec
 from scapegoat.experiments.store import RunStore
 
 POLL_SECONDS = 0.5
@@ -53,53 +51,57 @@ class Board:
 
 
 def work_off(
-    ledger: Ledger, store: RunStore, *, address: str, jobs: int, root: str | Path | None, checkpoint_seconds: float
+    queue: RunQueue,
+    store: RunStore,
+    *,
+    address: str,
+    jobs: int,
+    root: str | Path | None,
+    checkpoint_seconds: float,
+    gpus: float = 0.0,
 ) -> None:
-    """Compute every run of the ledger on the cluster; Ctrl-C lets the workers save what they are at."""
-    ray = _ray()
-    if not ledger.open:
+    """Compute every run of the queue on the cluster; Ctrl-C lets the workers save what they are at."""
+    ray = import_ray()
+    if not queue.open:
         return
-    modules = foreign_modules()
-    with _connected(ray, address, jobs), _token(store) as token:
+    around = surroundings(root)
+    with connected(ray, address, jobs), _token(store) as token:
         common = {
             "store": str(store.directory.absolute()),
             "token": token,
-            "root": None if root is None else str(Path(root).absolute()),
-            "data": os.environ.get("SCAPEGOAT_DATA"),
-            "folder": os.getcwd(),
-            "path": sys.path,
-            "modules": modules,
+            **around,
             "checkpoint_seconds": checkpoint_seconds,
         }
-        _Driver(ray, ledger, store, common).work_off()
+        _Driver(ray, queue, store, common, gpus).work_off()
 
 
 class _Driver:
-    def __init__(self, ray: Any, ledger: Ledger, store: RunStore, common: dict[str, Any]) -> None:
-        self._ray, self._ledger, self._store, self._common = ray, ledger, store, common
+    def __init__(self, ray: Any, queue: RunQueue, store: RunStore, common: dict[str, Any], gpus: float) -> None:
+        self._gpus = gpus
+        self._ray, self._queue, self._store, self._common = ray, queue, store, common
         # The board is a convenience: if its process dies it comes back empty, and no run depends on it.
         self._board = ray.remote(num_cpus=0, max_restarts=-1)(Board).remote()
-        # Ray's own retries are off: the ledger counts them, and gives up a run that gets no further.
+        # Ray's own retries are off: the queue counts them, and gives up a run that gets no further.
         self._task = ray.remote(max_retries=0)(compute_remotely)
         self._refs: dict[Any, str] = {}
 
     def work_off(self) -> None:
         try:
-            while self._ledger.open:
+            while self._queue.open:
                 self._submit()
                 self._collect(POLL_SECONDS)
         except KeyboardInterrupt:
             self._stop()
             raise
         except self._ray.exceptions.RayError as error:
-            raise RunError(f"the Ray cluster is gone ({_line(error)}); finished runs are kept") from None
+            raise RunError(f"the Ray cluster is gone ({first_line(error)}); finished runs are kept") from None
 
     def _submit(self) -> None:
         room = int(self._ray.cluster_resources().get("CPU", 1)) + QUEUED - len(self._refs)
-        while room > 0 and (name := self._ledger.take(starts=False)) is not None:
-            spec = self._ledger.specs[name]
+        while room > 0 and (name := self._queue.take(starts=False)) is not None:
+            spec = self._queue.specs[name]
             task = self._common | {"name": name, "spec": spec.canonical()}
-            self._refs[self._task.options(num_cpus=spec.threads).remote(task, self._board)] = name
+            self._refs[self._task.options(**resources(spec, self._gpus)).remote(task, self._board)] = name
             room -= 1
 
     def _collect(self, timeout: float) -> None:
@@ -113,28 +115,28 @@ class _Driver:
         try:
             reply = self._ray.get(ref)
         except exceptions.RayTaskError as error:
-            self._ledger.fail(name, _line(error.cause if error.cause is not None else error))
+            self._queue.fail(name, first_line(error.cause if error.cause is not None else error))
             return
         except exceptions.RayError as error:
-            self._ledger.died(name, f"{type(error).__name__} on the Ray cluster")
+            self._queue.died(name, f"{type(error).__name__} on the Ray cluster")
             return
         if reply["kind"] == "stopped":
-            self._ledger.died(name, "its worker was told to stop")
+            self._queue.died(name, "its worker was told to stop")
             return
         if (run := reply.pop("run", None)) is not None:
             try:
                 self._store.write(name, **run)
             except StorageError as error:
                 reply = {"kind": "failed", "reason": str(error), "storage": True}
-        self._ledger.settle(name, reply)
+        self._queue.settle(name, reply)
 
     def _read_board(self) -> None:
         with contextlib.suppress(self._ray.exceptions.RayError):
             for name, done, attack, test in self._ray.get(self._board.drain.remote(), timeout=5):
                 if done == 0:
-                    self._ledger.started(name)
+                    self._queue.started(name)
                 else:
-                    self._ledger.round(name, done, attack, test)
+                    self._queue.round(name, done, attack, test)
 
     def _stop(self) -> None:
         """Let every run end its round and save it; a queued task that gets its turn now is told to leave at once."""
@@ -144,6 +146,12 @@ class _Driver:
             deadline = time.monotonic() + GRACE_SECONDS
             while running and time.monotonic() < deadline:
                 _, running = self._ray.wait(running, num_returns=1, timeout=POLL_SECONDS)
+
+
+def resources(spec: Spec, gpus: float) -> dict[str, float]:
+    """What Ray sets aside for a run: cores, and of a CUDA device a share, which then is the only one that it sees."""
+    on_device = {"num_gpus": gpus} if spec.device.startswith("cuda") else {}
+    return {"num_cpus": spec.threads, **on_device}
 
 
 def compute_remotely(task: dict[str, Any], board: Any) -> dict[str, Any]:
@@ -166,7 +174,7 @@ def compute_remotely(task: dict[str, Any], board: Any) -> dict[str, Any]:
     tell(0, None, None)
     if stopping:
         return {"kind": "stopped"}
-    _settle_in(task)
+    settle_in(task)
     seen = (Path(task["store"]) / task["token"]).is_file()
     store = RunStore(task["store"] if seen else Path(tempfile.gettempdir()) / f"scapegoat{task['token']}")
     try:
@@ -192,66 +200,6 @@ def compute_remotely(task: dict[str, Any], board: Any) -> dict[str, Any]:
     return reply
 
 
-def _settle_in(task: dict[str, Any]) -> None:
-    """Look at the world as the driver does: its folder, its search path, its data, its plugins."""
-    if os.path.isdir(task["folder"]):
-        os.chdir(task["folder"])
-    sys.path += [entry for entry in task["path"] if entry not in sys.path]
-    if task["data"] is not None:
-        os.environ["SCAPEGOAT_DATA"] = task["data"]
-    for module in task["modules"]:
-        importlib.import_module(module)
-
-
-def _ray() -> Any:
-    # Said before the import: no telemetry, and no advice about graphics cards on the terminal.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
-        import ray
-    except ImportError:
-        raise InputError("--ray needs the package ray: pip install 'scapegoat-fl[ray]' (or use --jobs)") from None
-    return ray
-
-
-@contextlib.contextmanager
-def _connected(ray: Any, address: str, jobs: int) -> Iterator[None]:
-    """A connection to the cluster; one that was there before stays."""
-    if ray.is_initialized():
-        yield
-        return
-    try:
-        if address == "local":
-            options = {"num_cpus": max(jobs, 2), "include_dashboard": False}
-        else:
-            options = {}
-        with _beside_the_package():
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
-    except Exception as error:
-        raise InputError(
-            f"--ray {address}: no cluster answers there ({_line(error)}); `ray start --head` starts one, "
-            "`--ray local` is a cluster on this machine alone"
-        ) from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
-@contextlib.contextmanager
-def _beside_the_package() -> Iterator[None]:
-    """Be in the folder that holds the package: Ray puts the driver's current folder first on its workers' search path.
-
-    In the user's own, a file `pyarrow.py` would be run by every worker in place of the library.
-    """
-    here = os.getcwd()
-    os.chdir(Path(__file__).parents[3])
-    try:
-        yield
-    finally:
-        os.chdir(here)
-
-
 @contextlib.contextmanager
 def _token(store: RunStore) -> Iterator[str]:
     """The name of a file in the store: a machine that sees it sees the store."""
@@ -268,7 +216,3 @@ def _leave(path: Path) -> None:
         path.write_bytes(b"")
     except OSError as error:
         raise StorageError(f"{path.parent}: runs cannot be written there ({error.strerror or error})") from None
-
-
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""Small files beside a run's checkpoint that tell other processes how it fares: which run, how far, failed and why."""
+"""Small files beside a run's checkpoint that tell other processes which run it is, how far, and why it failed."""
 
 from __future__ import annotations
 

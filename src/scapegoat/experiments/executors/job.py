@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scapegoat.errors import ScapegoatError, StorageError
+from scapegoat.errors import DeviceMemoryError, ScapegoatError, StorageError
 from scapegoat.experiments.executors.heartbeat import Heartbeat
 from scapegoat.experiments.store import RunStore
 
@@ -37,6 +37,7 @@ def compute(
 
     `check` is called after every round and may raise KeyboardInterrupt: the state is whole then, and is saved.
     """
+    from scapegoat import devices
     from scapegoat.experiments.run import run
 
     heartbeat = Heartbeat(store, name, spec)
@@ -58,10 +59,14 @@ def compute(
     except StorageError as error:
         reason = f"{store.directory}: runs can no longer be written ({_cause(error)})"
         return {"kind": "failed", "reason": reason, "storage": True}
+    except DeviceMemoryError as error:
+        return {**_failed(heartbeat, str(error)), "memory": True}
     except ScapegoatError as error:
         return _failed(heartbeat, str(error))
     except Exception as error:
         return _failed(heartbeat, f"{type(error).__name__}: {error}")
+    finally:
+        devices.release(str(spec.get("device", "cpu")))
     if result.spec.hash != name:
         return _failed(heartbeat, "its data file changed while the sweep was running; start the sweep again")
     return {"kind": "finished", "summary": result.summary}

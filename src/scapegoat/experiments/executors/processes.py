@@ -17,13 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+import torch
+
 from scapegoat.errors import RunError
-from scapegoat.experiments.executors.foreign import foreign_modules
-from scapegoat.experiments.executors.run_queue import Ledger
+from scapegoat.experiments.executors.run_queue import RunQueue
+from scapegoat.experiments.foreign import foreign_modules
 from scapegoat.experiments.store import RunStore
 
 GRACE_SECONDS = 60.0
@@ -39,6 +42,7 @@ class _Worker:
     ready: bool = False
     task: str | None = None
     pending: bytes = field(default=b"")
+    device: str = ""
 
     def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -61,13 +65,38 @@ class _Worker:
         return f"exit code {code}" + (f": {lines[-1]}" if lines else "")
 
 
+def dealt_out(devices: set[str]) -> list[str]:
+    """The accelerators of the runs, as CUDA calls them; nameless where specs say themselves which one, or it is not
+    CUDA's."""
+    wanted = devices - {"cpu"}
+    if wanted != {"cuda"} or not torch.cuda.is_available():
+        return [""] * len(wanted)
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [str(k) for k in range(torch.cuda.device_count())] if listed is None else listed.split(",")
+
+
+def runs_at_once(devices: int, gpus: float) -> int:
+    """Runs that so many accelerators have room for, each taking a share of one."""
+    return max(1, int(devices * max(1, int(1 / gpus + 1e-9))))
+
+
 class ProcessPool:
-    """`jobs` workers for one ledger."""
+    """`jobs` workers for one queue."""
 
     def __init__(
-        self, ledger: Ledger, store: RunStore, *, jobs: int, root: str | Path | None, checkpoint_seconds: float
+        self,
+        queue: RunQueue,
+        store: RunStore,
+        *,
+        jobs: int,
+        root: str | Path | None,
+        checkpoint_seconds: float,
+        gpus: float = 0.0,
     ) -> None:
-        self._ledger, self._jobs = ledger, jobs
+        """`gpus` is each run's share of an accelerator; 0 where no run needs one."""
+        self._queue = queue
+        self._devices = dealt_out({spec.device for spec in queue.specs.values()})
+        self._jobs = min(jobs, runs_at_once(len(self._devices), gpus)) if gpus else jobs
         self._setup = {
             "store": str(store.directory),
             "root": None if root is None else str(root),
@@ -80,9 +109,9 @@ class ProcessPool:
         self._failed_starts = 0
 
     def work_off(self) -> None:
-        """Compute every run of the ledger; on KeyboardInterrupt the workers save what they are at, then it goes on."""
+        """Compute every run of the queue; on KeyboardInterrupt the workers save what they are at, then it goes on."""
         try:
-            while self._ledger.open:
+            while self._queue.open:
                 self._fill()
                 for key, _ in self._selector.select():
                     self._read(key.data)
@@ -92,16 +121,20 @@ class ProcessPool:
     def _fill(self) -> None:
         idle = [w for w in self._workers if w.task is None]
         # A worker that is starting counts as idle: it takes a run as soon as it is ready.
-        for _ in range(min(self._jobs - len(self._workers), self._ledger.waiting - len(idle))):
+        for _ in range(min(self._jobs - len(self._workers), self._queue.waiting - len(idle))):
             self._start()
         for worker in idle:
-            if worker.ready and (name := self._ledger.take()) is not None:
+            if worker.ready and (name := self._queue.take()) is not None:
                 worker.task = name
-                worker.send({"name": name, "spec": self._ledger.specs[name].canonical()})
+                worker.send({"name": name, "spec": self._queue.specs[name].canonical()})
 
     def _start(self) -> None:
         complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the worker
         environment = os.environ | dict.fromkeys(ONE_THREAD, "1")
+        taken = Counter(worker.device for worker in self._workers)
+        device = min(self._devices, key=lambda name: taken[name], default="")
+        if device:  # what a spec calls `cuda` is then the only one that the worker sees
+            environment["CUDA_VISIBLE_DEVICES"] = device
         process = subprocess.Popen(
             # -P: a file `re.py` in the current folder is not Python's. The driver's search path comes with the setup.
             [sys.executable, "-P", "-m", "scapegoat.experiments.executors.worker"],
@@ -111,7 +144,7 @@ class ProcessPool:
             env=environment,
             start_new_session=True,  # Ctrl-C reaches the driver alone, which stops the workers between two rounds
         )
-        worker = _Worker(process, complaints)
+        worker = _Worker(process, complaints, device=device)
         self._workers.append(worker)
         assert process.stdout is not None
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
@@ -134,16 +167,16 @@ class ProcessPool:
             return
         assert worker.task is not None
         if message["kind"] == "round":
-            self._ledger.round(worker.task, message["round"], message["attack_accuracy"], message["test_accuracy"])
+            self._queue.round(worker.task, message["round"], message["attack_accuracy"], message["test_accuracy"])
             return
         name, worker.task = worker.task, None
-        self._ledger.settle(name, message)
+        self._queue.settle(name, message)
 
     def _bury(self, worker: _Worker) -> None:
         why = worker.last_words()
         self._forget(worker)
         if worker.task is not None:
-            self._ledger.died(worker.task, f"worker {why}")
+            self._queue.died(worker.task, f"worker {why}")
         elif not worker.ready:
             self._failed_starts += 1
             if self._failed_starts >= FAILED_STARTS:

@@ -12,11 +12,12 @@ from scapegoat.experiments.spec import Spec
 DEATHS_WITHOUT_PROGRESS = 5
 
 
-class Ledger:
+class RunQueue:
     """Hands out runs and keeps the score, the same for every executor.
 
     A run whose worker died is handed out again, until its workers died `DEATHS_WITHOUT_PROGRESS` times in a row without
-    getting a round further than before: then the run itself is to blame (it needs more memory than there is).
+    getting a round further than before: then the run itself is to blame (it needs more memory than there is). One that
+    ran out of memory beside others is tried once more when all others are done, alone.
     """
 
     def __init__(self, specs: Mapping[str, Spec], outcome: Outcome, on_event: OnEvent | None) -> None:
@@ -25,24 +26,35 @@ class Ledger:
         self._on_event = on_event
         self._waiting = deque(specs)
         self._under_way: set[str] = set()
+        self._alone: deque[str] = deque()
+        self._lonely: set[str] = set()
         self._deaths: dict[str, int] = {}
         self._furthest: dict[str, int] = {}
 
     @property
     def waiting(self) -> int:
-        """Runs that nobody works on yet."""
-        return 0 if self.outcome.stopped else len(self._waiting)
+        """Runs that somebody could begin with now."""
+        if self.outcome.stopped:
+            return 0
+        return len(self._waiting) or (1 if self._alone and not self._under_way else 0)
 
     @property
     def open(self) -> bool:
         """Something is still to be done or waited for."""
         return bool(self.waiting or self._under_way)
 
+    def _next(self) -> str:
+        if self._waiting:
+            return self._waiting.popleft()
+        name = self._alone.popleft()
+        self._lonely.add(name)
+        return name
+
     def take(self, *, starts: bool = True) -> str | None:
         """The next run to compute, if any; `starts` is False if it only goes into somebody else's queue."""
         if not self.waiting:
             return None
-        name = self._waiting.popleft()
+        name = self._next()
         self._under_way.add(name)
         if starts:
             self._tell("started", name)
@@ -72,6 +84,11 @@ class Ledger:
             self._waiting.append(name)
             self.outcome.stopped = self.outcome.stopped or reply["reason"]
             return
+        if reply.get("memory") and name not in self._lonely and len(self.specs) > 1:
+            self._under_way.discard(name)
+            self._alone.append(name)
+            self._tell("retried", name, reason=f"{reply['reason']}; tried again alone")
+            return
         self.fail(name, reply["reason"])
 
     def fail(self, name: str, reason: str) -> None:
@@ -92,7 +109,7 @@ class Ledger:
 
     def close(self) -> Outcome:
         """The outcome, with what was left."""
-        self.outcome.left = [*self._under_way, *self._waiting]
+        self.outcome.left = [*self._under_way, *self._waiting, *self._alone]
         return self.outcome
 
     def _tell(self, kind: Any, name: str, **fields: Any) -> None:

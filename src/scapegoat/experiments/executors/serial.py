@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import Any
 
 from scapegoat.experiments.executors.job import compute
-from scapegoat.experiments.executors.run_queue import Ledger
+from scapegoat.experiments.executors.run_queue import RunQueue
 from scapegoat.experiments.store import RunStore
 
 
-def work_off(ledger: Ledger, store: RunStore, *, root: str | Path | None, checkpoint_seconds: float) -> None:
-    """Compute every run of the ledger. Ctrl-C waits for the end of the round, saves it and raises KeyboardInterrupt."""
+def work_off(queue: RunQueue, store: RunStore, *, root: str | Path | None, checkpoint_seconds: float) -> None:
+    """Compute every run of the queue. Ctrl-C waits for the end of the round, saves it and raises KeyboardInterrupt."""
     with after_the_round() as check:
-        while (name := ledger.take()) is not None:
+        while (name := queue.take()) is not None:
 
             def on_round(done: int, attack: float | None, test: float | None, name: str = name) -> None:
-                ledger.round(name, done, attack, test)
+                queue.round(name, done, attack, test)
 
             reply = compute(
                 name,
-                ledger.specs[name].canonical(),
+                queue.specs[name].canonical(),
                 store,
                 root=root,
                 checkpoint_seconds=checkpoint_seconds,
                 on_round=on_round,
                 check=check,
             )
-            ledger.settle(name, reply)
+            queue.settle(name, reply)
 
 
 @contextlib.contextmanager

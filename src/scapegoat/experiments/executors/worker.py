@@ -8,7 +8,6 @@ was killed, the worker saves the run that it is at after the present round and l
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import queue
@@ -28,8 +27,9 @@ def main() -> None:
 
     setup = json.loads(sys.stdin.readline())
     sys.path[:] = setup["path"]
-    for module in setup["modules"]:
-        importlib.import_module(module)
+    from scapegoat.extending.plugins import load_plugins
+
+    load_plugins(setup["modules"])
 
     from scapegoat.experiments.executors.job import compute
     from scapegoat.experiments.run import run as _imported  # noqa: F401  the slow imports happen before the first run

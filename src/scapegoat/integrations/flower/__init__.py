@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import importlib.util
-from typing import Any
 
 from scapegoat.errors import InputError
+from scapegoat.integrations.shared.lazy_package import lazy_package
 
 INSTALL = "Flower is not installed; install it with: pip install 'scapegoat-fl[flower]'"
 
@@ -25,7 +24,7 @@ _HOMES = {
     "LegacyRobustAggregation": "strategies.legacy",
     "HostileConfig": "live.hostile",
     "hostile_mod": "live.hostile",
-    "AuditMaterial": "live.audit",
+    "AuditMaterial": ".shared.audit_inputs",
 }
 
 
@@ -45,23 +44,4 @@ def require_flower(minimum: tuple[int, int] = (0, 0)) -> None:
         raise InputError(f"Flower {found} starts its processes otherwise; this needs: pip install 'flwr>={wanted}'")
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    if importlib.util.find_spec(f"{__name__}.{name}") is not None:
-        return importlib.import_module(f"{__name__}.{name}")
-    require_flower()
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    strategies = importlib.import_module(f"{__name__}.strategies.named").strategies
-    if name in strategies:
-        return strategies[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; strategies: {', '.join(sorted(strategies))}")
-
-
-def __dir__() -> list[str]:
-    try:
-        require_flower()
-    except FlowerMissingError:
-        return sorted(globals())
-    return sorted({*globals(), *_HOMES, *importlib.import_module(f"{__name__}.strategies.named").strategies})
+__getattr__, __dir__ = lazy_package(__name__, _HOMES, require_flower, "strategies.named:strategies")

@@ -10,10 +10,9 @@ Needs NVIDIA FLARE: `pip install 'scapegoat-fl[nvflare]'`.
 from __future__ import annotations
 
 import importlib
-import importlib.util
-from typing import Any
 
 from scapegoat.errors import InputError
+from scapegoat.integrations.shared.lazy_package import lazy_package
 
 INSTALL = "NVIDIA FLARE is not installed; install it with: pip install 'scapegoat-fl[nvflare]'"
 
@@ -22,7 +21,7 @@ _HOMES = {
     "HostileFilter": "hostile",
     "UnfilteredReply": "hostile",
     "RoundRecorder": "recorder",
-    "AuditMaterial": "material",
+    "AuditMaterial": ".shared.audit_inputs",
 }
 
 
@@ -38,25 +37,4 @@ def require_flare() -> None:
         raise FlareMissingError(INSTALL) from None
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    if importlib.util.find_spec(f"{__name__}.{name}") is not None:
-        return importlib.import_module(f"{__name__}.{name}")
-    require_flare()
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    aggregators = importlib.import_module(f"{__name__}.named").aggregators
-    if name in aggregators:
-        return aggregators[name]
-    raise AttributeError(
-        f"module {__name__!r} has no attribute {name!r}; aggregators: {', '.join(sorted(aggregators))}"
-    )
-
-
-def __dir__() -> list[str]:
-    try:
-        require_flare()
-    except FlareMissingError:
-        return sorted(globals())
-    return sorted({*globals(), *_HOMES, *importlib.import_module(f"{__name__}.named").aggregators})
+__getattr__, __dir__ = lazy_package(__name__, _HOMES, require_flare, "named:aggregators")

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,15 @@ from nvflare.app_common.aggregators.model_aggregator import ModelAggregator
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 
+from scapegoat.aggregation import RuleLike
 from scapegoat.errors import InputError
 from scapegoat.integrations.nvflare import state
 from scapegoat.integrations.nvflare.arrays import FlareLayout, arrays_of, checked_params, like
+from scapegoat.integrations.nvflare.attendance import Attendance
+from scapegoat.integrations.nvflare.options import ServerFunction, plain_rule, reference, server_function
 from scapegoat.integrations.shared.faults import MalformedReplyError, fault, plain
 from scapegoat.integrations.shared.hostile import append_line
 from scapegoat.integrations.shared.layout import BUFFER_NAMES, BufferMerge, ReplyKind
-from scapegoat.integrations.shared.material import resolve
 from scapegoat.integrations.shared.robust_server import RobustServer
 from scapegoat.integrations.shared.rounds import Reply, RoundReport, checked_weight, remarks
 
@@ -56,6 +58,8 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
     weight_decay : float or mapping (default: 0.0)
         rate · parameters is added to the aggregate before the server's step; `{"rate": 0.01, "decoupled": True}`
         shrinks the parameters beside the step instead.
+    cooling : bool or mapping (default: False)
+        Whether the server's learning rate falls along half a cosine over the job's rounds, to zero or `{"last": 0.1}`.
     sampling_rate : float (default: 1.0)
         The share of the clients that a round asks, from which the epsilon of `dp` is accounted.
     seed : int, optional
@@ -69,33 +73,41 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
     persistor_id : str (default: "persistor")
         The persistor that loads that checkpoint.
 
+    Notes
+    -----
     Results do not depend on the order in which replies arrive. A reply that cannot be used is set aside and named in
     FLARE's log; `history` holds a `RoundReport` per round, and the job's folder a line of JSON per round
     (scapegoat_rounds.jsonl).
+
+    Examples
+    --------
+    >>> RobustAggregator("atm", trim=2).server.rule
+    ATM(trim=2)
     """
 
     def __init__(
         self,
-        rule: Any = "atm",
+        rule: RuleLike = "atm",
         *,
         buffers: Sequence[str] = BUFFER_NAMES,
         buffer_merge: BufferMerge | None = None,
         server_optimizer: str | Mapping[str, Any] = "sgd",
         server_lr: float = 1.0,
         weight_decay: float | Mapping[str, Any] = 0.0,
+        cooling: bool | Mapping[str, Any] = False,
         sampling_rate: float = 1.0,
         seed: int | None = None,
-        validate: Any = None,
-        train_on_root: Any = None,
-        probe_outputs: Any = None,
+        validate: ServerFunction | None = None,
+        train_on_root: ServerFunction | None = None,
+        probe_outputs: ServerFunction | None = None,
         resume_from: str | None = None,
         persistor_id: str = AppConstants.DEFAULT_PERSISTOR_ID,
         **options: Any,
     ) -> None:
         super().__init__()
-        given = _rule(rule, options)
+        given = plain_rule(rule, options)
         functions = {"validate": validate, "train_on_root": train_on_root, "probe_outputs": probe_outputs}
-        named = {key: _reference(key, value) for key, value in functions.items()}
+        named = {key: reference(key, value) for key, value in functions.items()}
         self.server = RobustServer(
             given,
             buffers=buffers,
@@ -103,15 +115,17 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
             server_optimizer=server_optimizer,
             server_lr=server_lr,
             weight_decay=weight_decay,
+            cooling=cooling,
             sampling_rate=sampling_rate,
             seed=seed if seed is not None else int.from_bytes(np.random.default_rng().bytes(6)),
-            validate=_function("validate", named),
-            train_on_root=_function("train_on_root", named),
-            probe_outputs=_function("probe_outputs", named),
+            validate=server_function("validate", named["validate"]),
+            train_on_root=server_function("train_on_root", named["train_on_root"]),
+            probe_outputs=server_function("probe_outputs", named["probe_outputs"]),
         )
         # FLARE writes a job's configuration from the attributes that are called as the parameters are, or `_` before.
         self._buffers, self._buffer_merge = list(buffers), buffer_merge
         self._server_optimizer, self._server_lr, self._weight_decay = server_optimizer, server_lr, weight_decay
+        self._cooling = cooling
         self._sampling_rate, self._seed = sampling_rate, seed
         self._validate, self._train_on_root, self._probe_outputs = (named[key] for key in _FUNCTIONS)
         self._resume_from, self._persistor_id = resume_from, persistor_id
@@ -122,6 +136,7 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
                     setattr(self, f"_{key}", value)
         self.history: list[RoundReport] = []
         self._lock = threading.Lock()
+        self._attendance = Attendance()
         self._round = 0
         self._sent: Mapping[str, Any] | None = None
         self._replies: list[Reply] = []
@@ -133,6 +148,7 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Follow the workflow: what is sent out, and when the model is loaded and saved."""
         super().handle_event(event_type, fl_ctx)
+        self._attendance.follow(event_type, fl_ctx)
         if event_type == AppEventType.BEFORE_TRAIN_TASK:
             self._task(fl_ctx)
         elif event_type == AppEventType.INITIAL_MODEL_LOADED:
@@ -191,9 +207,13 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
         report = RoundReport(number, set_aside=aside)
         usable = [reply for reply in replies if reply.node not in aside]
         arrays = self.server.aggregate(usable, report)
+        heard = {str(node) for node in (*(reply.node for reply in replies), *aside)}
+        report.failed, report.silent = self._attendance.close(heard)
         self.history.append(report)
         for level, line in remarks(report, "client"):
             (self.warning if level >= logging.WARNING else self.info)(line)
+        for name in report.silent:
+            self.warning(f"round {number}: client {name} silent: it was asked, and no model came")
         following = given if arrays is None else arrays
         self._digest = state.digest(following)
         metrics = _averaged([reply.content for reply in usable if reply.node in set(report.kept_nodes)])
@@ -287,48 +307,14 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
             "kept": report.kept_nodes,
             "left_out": report.dropped_nodes,
             "set_aside": report.set_aside,
+            "failed": report.failed,
+            "silent": report.silent,
             "norms": report.norms,
             "skipped": report.skipped,
             "notes": report.notes,
             "metrics": metrics,
         }
         append_line(folder / ROUNDS, line)
-
-
-def _function(keyword: str, named: Mapping[str, str | None]) -> Callable[..., Any] | None:
-    """A function of the user's, imported when it is first asked: on the server, not where the job is written."""
-    name = named[keyword]
-    if name is None:
-        return None
-    return lambda *arguments: resolve(name, keyword)(*arguments)
-
-
-def _rule(rule: Any, options: Mapping[str, Any]) -> Any:
-    """The rule as plain values, from what the user or FLARE's configuration of a job says."""
-    if isinstance(rule, str) and rule[:1] in "[{" and rule:
-        try:
-            rule = json.loads(rule)
-        except ValueError as error:
-            raise InputError(f"rule: is not JSON ({error})") from None
-    if hasattr(rule, "canonical"):
-        rule = rule.canonical()
-    if options:
-        if isinstance(rule, str):
-            rule = {"name": rule}
-        if not isinstance(rule, Mapping):
-            raise InputError(f"{next(iter(options))}: a pipeline's options are given with each of its rules")
-        rule = {**rule, **options}
-    return dict(rule) if isinstance(rule, Mapping) else rule
-
-
-def _reference(keyword: str, value: Any) -> str | None:
-    """A function by its name, which is all that a job's configuration can hold."""
-    if value is None or isinstance(value, str):
-        return value
-    module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-    if not module or not name or "<" in name or module == "__main__":
-        raise InputError(f"{keyword}: a function at the top of a module that the server can import is expected")
-    return f"{module}:{name}"
 
 
 def _averaged(metrics: Sequence[Any]) -> dict[str, float]:

@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
+from scapegoat.attacks import AttackLike
 from scapegoat.errors import InputError
 from scapegoat.federation.record import Truth
 from scapegoat.integrations.nvflare import job_files
 from scapegoat.integrations.nvflare.processes import run_poc, run_simulator
+from scapegoat.integrations.shared.audit_inputs import load_material, read_hostile, write_hostile
 from scapegoat.integrations.shared.hostile import (
     append_line,
     draw_wrong_labels,
@@ -23,7 +25,6 @@ from scapegoat.integrations.shared.hostile import (
     read_model,
     scores,
 )
-from scapegoat.integrations.shared.material import load_material, read_hostile, write_hostile
 from scapegoat.integrations.shared.outcome import LiveRun, Secrets, assemble
 from scapegoat.integrations.shared.received import ReceivedModel
 from scapegoat.integrations.shared.running import Progress, fresh_folder, importable, kept, stoppable, watching
@@ -32,7 +33,7 @@ from scapegoat.integrations.shared.running import Progress, fresh_folder, import
 def audit_job(
     job: str,
     material_path: str,
-    attack: Any,
+    attack: AttackLike,
     out: Path,
     *,
     clients: int = 10,
@@ -76,7 +77,7 @@ def audit_job(
             "model": {"name": getattr(material.model, "__qualname__", "model")},
             "federation": {"clients": clients, "malicious": 1, "hostile": number},
             "attack": chosen.canonical() | {"stand_ins": stand_ins, "batch_size": batch_size},
-            "defense": _defense(rule, parts),
+            "defense": job_files.defense_of(rule, parts),
             "live": {
                 "nvflare": metadata.version("nvflare"),
                 "job": reference.partition(":")[2],
@@ -129,16 +130,6 @@ def audit_job(
             framework="nvflare",
         )
     return kept(out, found)
-
-
-def _defense(rule: Mapping[str, Any], filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The column of the report: the rule, or FLARE's filters, with the rule beside them unless it is the mean."""
-    if not filters:
-        return dict(rule)
-    named = [str(one["name"]) for one in filters]
-    options = {str(one["name"]): one["args"] for one in filters if one["args"]}
-    name = " + ".join(named if rule["name"] == "fedavg" else [*named, str(rule["name"])])
-    return {"name": name, **({"rule": dict(rule)} if rule["name"] != "fedavg" else {}), **options}
 
 
 def _look_at_the_final_model(directory: Path, configuration: Path, site: str) -> None:

@@ -20,6 +20,7 @@ from nvflare.app_common.app_constant import AppConstants
 
 from scapegoat.errors import InputError
 from scapegoat.integrations.nvflare.arrays import arrays_of, like
+from scapegoat.integrations.shared.audit_inputs import read_hostile
 from scapegoat.integrations.shared.environment import is_loopback
 from scapegoat.integrations.shared.hostile import (
     HostileConfig,
@@ -31,7 +32,6 @@ from scapegoat.integrations.shared.hostile import (
     scores,
 )
 from scapegoat.integrations.shared.layout import ReplyKind
-from scapegoat.integrations.shared.material import read_hostile
 from scapegoat.integrations.shared.received import ReceivedModel
 
 _KINDS: dict[str, ReplyKind] = {DataKind.WEIGHTS: "arrays", DataKind.WEIGHT_DIFF: "differences"}

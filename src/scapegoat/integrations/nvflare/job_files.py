@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from nvflare.recipe.spec import Recipe
 from scapegoat.errors import InputError
 from scapegoat.experiments.spec import describe
 from scapegoat.extending.explained import explained
+from scapegoat.extending.resolve import resolve_callable
 from scapegoat.integrations import nvflare
 from scapegoat.integrations.nvflare.aggregator import RobustAggregator
 from scapegoat.integrations.shared.layout import BUFFER_NAMES
@@ -42,11 +43,7 @@ def recipe_function(job: str) -> tuple[Path, str]:
 
 def make_recipe(reference: str, clients: int, settings: Mapping[str, Any]) -> Recipe:
     """The recipe that the user's function gives; it gets `clients`, if it asks for it, and the settings."""
-    module, _, name = reference.partition(":")
-    try:
-        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"--job {reference!r}: cannot be imported ({error})") from None
+    function = resolve_callable("--job", reference)
     accepted = inspect.signature(function).parameters
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted.values())
     if unknown := [key for key in settings if key not in accepted and not open_ended]:
@@ -147,6 +144,18 @@ def filter_component(value: Any) -> dict[str, Any]:
     if unknown := [key for key in options if key not in accepted]:
         raise InputError(f"--filter {name}: has no option {unknown[0]!r} (options: {', '.join(accepted)})")
     return {"name": name, "path": path, "args": options}
+
+
+def defense_of(rule: Mapping[str, Any], filters: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The column of the report: the rule, or FLARE's filters, with the rule beside them unless it is the mean."""
+    if not filters:
+        return dict(rule)
+    named = [str(one["name"]) for one in filters]
+    options = {str(one["name"]): one["args"] for one in filters if one["args"]}
+    if rule["name"] != "fedavg":
+        return {"name": " + ".join([*named, str(rule["name"])]), "rule": dict(rule), **options}
+    # Options of a single filter are written as a rule's are, so that a table's heading stays short.
+    return {"name": " + ".join(named), **(options if len(named) > 1 else dict(filters[0]["args"]))}
 
 
 def wire(job: Path, *, site: str, hostile: Path, rounds: Path, filters: list[dict[str, Any]]) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,11 +18,11 @@ import psutil
 import yaml
 
 from scapegoat.errors import RunError
+from scapegoat.integrations.shared.child_processes import MARK, free_port, marked
 from scapegoat.integrations.shared.environment import minimal
 
 PROJECT = "scapegoat"
 ADMIN = "admin@nvidia.com"
-_MARK = "SCAPEGOAT_FEDERATION"
 _START_SECONDS = 120.0
 
 
@@ -38,7 +37,7 @@ def _environment(directory: Path, folder: Path, more: Mapping[str, str]) -> dict
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), base.get("PATH", "")]),
         "PYTHONPATH": os.pathsep.join([*path, *(p for p in sys.path if p and p not in path)]),
         "HOME": str(home),
-        _MARK: str(directory),
+        MARK: str(directory),
         **more,
     }
 
@@ -50,23 +49,13 @@ def _cleared(directory: Path) -> Iterator[None]:
         yield
     finally:
         for attempt in range(20):
-            left = marked(directory)
+            left = marked(str(directory))
             for process in left:
                 with contextlib.suppress(psutil.Error):
                     process.send_signal(signal.SIGTERM if attempt == 0 else signal.SIGKILL)
             if not left:
                 break
             time.sleep(0.5 if attempt == 0 else 0.1)
-
-
-def marked(directory: Path) -> list[psutil.Process]:
-    """The living processes of a folder's federation."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(_MARK) == str(directory) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
 
 
 def allow_scapegoat(local: Path) -> None:
@@ -209,7 +198,7 @@ class Poc:
     def kill(self, name: str) -> None:
         """Kill the server or a client with all its processes, as a power cut would."""
         place = str(self.kits / name)
-        for process in marked(self.directory):
+        for process in marked(str(self.directory)):
             with contextlib.suppress(psutil.Error):
                 if place in " ".join(process.cmdline()):
                     process.kill()
@@ -268,10 +257,6 @@ class Poc:
         with self.session() as session:
             return Path(session.download_job_result(identifier)) / "workspace"
 
-    def run_folder(self, identifier: str) -> Path:
-        """Where the server works on a job."""
-        return self.kits / "server" / identifier
-
 
 def run_poc(
     job: Path,
@@ -289,10 +274,3 @@ def run_poc(
         status = federation.finish(federation.submit(job), timeout, tell)
         if status != "FINISHED:COMPLETED":
             raise RunError(f"FLARE's job ended as {status}; the logs are in {directory}")
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

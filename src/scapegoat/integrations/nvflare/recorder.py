@@ -17,6 +17,7 @@ from nvflare.app_common.app_event_type import AppEventType
 from torch import Tensor
 
 from scapegoat.integrations.nvflare.arrays import FlareLayout, arrays_of, checked_params
+from scapegoat.integrations.nvflare.attendance import Attendance
 from scapegoat.integrations.shared.faults import NDArray, fault
 from scapegoat.integrations.shared.hostile import append_line, keep_model
 from scapegoat.integrations.shared.layout import ReplyKind
@@ -30,8 +31,7 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
     """A component of the server that writes a line of JSON per round to `path` and keeps the newest global model.
 
     `kept` is what an aggregator of scapegoat's says; for any other it is null, since nobody outside it knows. `failed`
-    are clients whose task ended in an error, which FLARE's `FedAvg` tells, though not which error; `silent` are the
-    others that were asked and from whom nothing came. `ScatterAndGather` tells of no errors: there they are silent.
+    are clients whose task ended in an error, `silent` the others that were asked and from whom nothing came.
     """
 
     def __init__(self, path: str) -> None:
@@ -42,8 +42,7 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
         self._rows: dict[str, NDArray] = {}
         self._losses: dict[str, float] = {}
         self._rejected: dict[str, str] = {}
-        self._failed: dict[str, str] = {}
-        self._asked: set[str] = set()
+        self._attendance = Attendance()
         self._report: RoundReport | None = None
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
@@ -54,6 +53,7 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
             self.log_warning(fl_ctx, f"the round cannot be recorded: {fault(error)}")
 
     def _follow(self, event_type: str, fl_ctx: FLContext) -> None:
+        self._attendance.follow(event_type, fl_ctx)
         if event_type == EventType.START_RUN:
             observers.append(self._observe)
         elif event_type == EventType.END_RUN and self._observe in observers:
@@ -73,23 +73,17 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
         self._report = report
 
     def _ask(self, fl_ctx: FLContext) -> None:
-        """A task goes out to one client; the first one begins the round."""
+        """The first task that goes out begins the round."""
         if self._layout is None:
             sent = from_shareable(fl_ctx.get_prop(AppConstants.TRAIN_SHAREABLE)).data
             self._layout = FlareLayout(arrays_of(sent), any_type=True)
             self._rows, self._losses, self._rejected, self._report = {}, {}, {}, None
-            self._failed, self._asked = {}, set()
-        if (peer := fl_ctx.get_peer_context()) is not None:
-            self._asked.add(str(peer.get_identity_name()))
 
     def _note(self, fl_ctx: FLContext) -> None:
         result, peer = fl_ctx.get_prop(AppConstants.TRAINING_RESULT), fl_ctx.get_peer_context()
-        if self._layout is None or peer is None:
+        if self._layout is None or peer is None or result is None:
             return
         name = str(peer.get_identity_name())
-        if result is None:
-            self._failed[name] = "its task ended in an error; FLARE's log has the code"
-            return
         try:
             dxo = from_shareable(result)
             row = np.empty(self._layout.d, dtype=np.float32)
@@ -106,11 +100,12 @@ class RoundRecorder(FLComponent):  # type: ignore[misc]
         if self._layout is None:
             return
         self._round += 1
+        aside = self._report.set_aside if self._report is not None else {}
+        failed, silent = self._attendance.close({*self._rows, *self._rejected, *map(str, aside)})
         line = round_line(
-            self._round, self._rows, self._report, rejected=self._rejected, failed=self._failed, losses=self._losses
+            self._round, self._rows, self._report, rejected=self._rejected, failed=failed, losses=self._losses
         )
-        heard = {*self._rows, *line["set_aside"], *self._failed}
-        line["silent"] = sorted({*line["silent"], *(self._asked - heard)})
+        line["silent"] = list(silent)
         append_line(Path(self.path), line)
         self._layout = None
 

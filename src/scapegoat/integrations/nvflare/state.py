@@ -22,6 +22,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from scapegoat.errors import InputError
+from scapegoat.files import whole
 from scapegoat.integrations.shared.faults import NDArray
 from scapegoat.integrations.shared.robust_server import RobustServer
 
@@ -69,9 +70,9 @@ class Memory:
 
 
 def digest(arrays: Mapping[str, NDArray]) -> str:
-    """SHA-256 of a model's names and numbers."""
+    """SHA-256 of a model's names and numbers, in their order: what a rule remembers lies in it."""
     found = hashlib.sha256()
-    for name in sorted(arrays):
+    for name in arrays:
         found.update(f"{name} {arrays[name].size}\n".encode())
         found.update(np.ascontiguousarray(arrays[name]).tobytes())
     return found.hexdigest()
@@ -80,11 +81,10 @@ def digest(arrays: Mapping[str, NDArray]) -> str:
 def write(folder: Path, memory: Memory) -> None:
     """Write the memory, whole or not at all; the one before stays beside it."""
     newest = folder / NAME
-    temporary = folder / f"{NAME}.{os.getpid()}.tmp"
-    temporary.write_bytes(memory.to_bytes())
-    if newest.is_file():
-        os.replace(newest, folder / BEFORE)
-    os.replace(temporary, newest)
+    with whole(newest) as draft:
+        draft.write_bytes(memory.to_bytes())
+        if newest.is_file():
+            os.replace(newest, folder / BEFORE)
 
 
 def from_bytes(data: bytes) -> Memory:

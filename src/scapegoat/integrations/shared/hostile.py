@@ -16,7 +16,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from scapegoat.attacks import Attack, AttackerView, Crafted, Samples
+from scapegoat.attacks import Attack, AttackerView, AttackLike, Crafted, Samples
 from scapegoat.attacks import registry as attacks
 from scapegoat.crafting.checked import craft_checked
 from scapegoat.errors import InputError, OptionError
@@ -35,16 +35,27 @@ Honest = Callable[[int, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class HostileConfig:
-    """What a hostile participant brings: an attack, the model's architecture, targets and mask data of its own.
+    """What a hostile participant brings: an attack, the model's architecture, `targets` and `mask` data of its own.
 
-    `attack` is a name, a mapping with options, or an Attack. Wrong labels are drawn from the seed if none are given.
+    `model` builds the module. `attack` is a name, a mapping with options, or an Attack. Wrong labels are drawn from the
+    seed if none are given.
     Nobody shows it the other clients' updates: its knowledge is partial. In their place stand what the wrapped app
     honestly sends and `stand_ins` more updates on batches of the mask data, or, where it is given, what `honest` says.
     `replies` says what the app's clients send, `local` whether that is a gradient or a model after local epochs.
-    Every global model that it is given is scored on the targets, one line of JSON in `observations`.
+    Every global model that it is given is scored on the targets, one line of JSON in `observations`. `wrong_labels` are
+    one per target, `batch_size` is that of the stand-ins, all chance comes from `seed`, `trim` is what an attack that
+    knows the rule is told, and `task` what the model is trained for.
+
+    Examples
+    --------
+    >>> targets = Samples(torch.randn(10, 3), torch.arange(10) % 2)
+    >>> mask = Samples(torch.randn(5, 3), torch.arange(5) % 2)
+    >>> config = HostileConfig("fedpoisonmia", lambda: nn.Linear(3, 2), targets, mask, Path("observations.jsonl"))
+    >>> config.attack.name, len(config.wrong_labels)
+    ('fedpoisonmia', 10)
     """
 
-    attack: Any
+    attack: AttackLike
     model: Callable[[], nn.Module]
     targets: Samples
     mask: Samples
@@ -68,6 +79,12 @@ class HostileConfig:
         if self.stand_ins < 0 or self.batch_size < 1:
             raise InputError(f"stand_ins {self.stand_ins} and batch_size {self.batch_size}: 0 or more, 1 or more")
 
+    @property
+    def played(self) -> Attack:
+        """The attack itself, whatever it was given as."""
+        assert isinstance(self.attack, Attack)
+        return self.attack
+
 
 def draw_wrong_labels(targets: Samples, mask: Samples, seed: int) -> Tensor:
     """One label per target, drawn uniformly from the other classes that the labels speak of."""
@@ -78,11 +95,11 @@ def draw_wrong_labels(targets: Samples, mask: Samples, seed: int) -> Tensor:
     return draw + (draw >= targets.y).long()
 
 
-def live_attack(value: Any) -> Attack:
+def live_attack(value: AttackLike) -> Attack:
     """An attack as it can run in a live federation: with partial knowledge, unless it needs none."""
     if isinstance(value, str):
         value = {"name": value}
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         value = {"knowledge": "partial", **value}
     attack = attacks.parse(value)
     if attack.knowledge == "full" and any(part.uses_peers for part in attack.parts()):
@@ -113,7 +130,7 @@ def poisoned(
 ) -> tuple[Mapping[str, NDArray], dict[str, Any]]:
     """What is sent in the place of an honest reply (round from 0), and what there is to say about it."""
     honest = given.update(honest_arrays, config.replies)
-    if round_ < config.attack.start_round:
+    if round_ < config.played.start_round:
         return honest_arrays, {"norm": float(honest.norm()), "attacking": False}
     crafted = _craft(given, config, round_, honest)
     update = crafted.updates[0]
@@ -151,7 +168,7 @@ def _craft(given: ReceivedModel, config: HostileConfig, round_: int, honest: Ten
         trim=config.trim,
         memory=memory,
     )
-    crafted = craft_checked(config.attack, seen)
+    crafted = craft_checked(config.played, seen)
     if memory:
         with whole(kept, mode=PRIVATE, durable=False) as draft:
             draft.write_bytes(save_tensors(memory))
@@ -175,9 +192,8 @@ def _stand_ins(oracle: GradientOracle, config: HostileConfig, round_: int, hones
 
 def keep_model(path: Path, received: Mapping[str, NDArray]) -> None:
     """The newest global model that the attacker was given, whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_bytes(save({name: np.array(value) for name, value in received.items()}))
-    os.replace(temporary, path)
+    with whole(path, durable=False) as draft:
+        draft.write_bytes(save({name: np.array(value) for name, value in received.items()}))
 
 
 def read_model(path: Path) -> dict[str, NDArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -209,25 +209,24 @@ class Layout:
 
     def arrays(self, vector: NDArray, buffers: Mapping[str, NDArray] | None = None) -> dict[str, NDArray]:
         """The arrays for a flat vector of parameters, named and ordered as they were sent out."""
-        out = {}
-        for slot in self.slots:
-            if slot.start < 0:
-                value = self._reference[slot.name] if buffers is None else buffers[slot.name]
-            else:
-                value = vector[slot.start : slot.start + slot.size].reshape(slot.shape).astype(slot.dtype, copy=False)
-            out[slot.name] = np.ascontiguousarray(value).reshape(slot.shape)
-        return out
+        return self._filled(vector, buffers, lambda slot, part: part)
 
     def moved(self, delta: NDArray, buffers: Mapping[str, NDArray] | None = None) -> dict[str, NDArray]:
         """The arrays that were sent out plus `delta`, computed in each array's own precision."""
+        return self._filled(delta, buffers, lambda slot, step: self._reference[slot.name] + step)
+
+    def _filled(
+        self, vector: NDArray, buffers: Mapping[str, NDArray] | None, value: Callable[[Slot, NDArray], NDArray]
+    ) -> dict[str, NDArray]:
+        """Every array in order: a parameter is the `value` of its slot and part of the vector, a buffer what it is."""
         out = {}
         for slot in self.slots:
             if slot.start < 0:
-                value = self._reference[slot.name] if buffers is None else buffers[slot.name]
+                found = self._reference[slot.name] if buffers is None else buffers[slot.name]
             else:
-                step = delta[slot.start : slot.start + slot.size].reshape(slot.shape)
-                value = (self._reference[slot.name] + step).astype(slot.dtype)
-            out[slot.name] = np.ascontiguousarray(value).reshape(slot.shape)
+                part = vector[slot.start : slot.start + slot.size].reshape(slot.shape)
+                found = value(slot, part).astype(slot.dtype, copy=False)
+            out[slot.name] = np.ascontiguousarray(found).reshape(slot.shape)
         return out
 
 

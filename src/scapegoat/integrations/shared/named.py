@@ -1,4 +1,4 @@
-"""A named class for every rule, in the manner of the framework's own: `AngularTrimmedMean(trim=1)`."""
+"""A named class for every rule, like the framework's own: `AngularTrimmedMean(trim=1)`."""
 
 from __future__ import annotations
 

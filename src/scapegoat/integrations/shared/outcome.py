@@ -22,6 +22,7 @@ from scapegoat.federation import RoundRecord
 from scapegoat.federation.record import Truth
 from scapegoat.integrations.shared.hostile import read_lines, read_model
 from scapegoat.integrations.shared.received import ReceivedModel
+from scapegoat.integrations.shared.rounds import Node
 from scapegoat.membership.assessment import Scored, blind, observed_scores
 from scapegoat.modelling.task import CLASSES
 from scapegoat.tasks import TaskSpec
@@ -142,12 +143,12 @@ def _aggregation(records: Sequence[RoundRecord]) -> dict[str, Any]:
     return {**everything, **rates, **clients}
 
 
-def _rows(record: RoundRecord, line: dict[str, Any], numbers: dict[Any, int], hostile: set[int]) -> None:
-    def node(text: str) -> Any:
+def _rows(record: RoundRecord, line: dict[str, Any], numbers: dict[Node, int], hostile: set[int]) -> None:
+    def node(text: str) -> Node:
         # Keys of JSON are text; what is not known by it is one of Flower's numbers.
         return text if text in numbers or not text.isdecimal() else int(text)
 
-    def client(node: Any) -> int:
+    def client(node: Node) -> int:
         return numbers.setdefault(node, max(numbers.values(), default=-1) + 1)
 
     aside = [node(text) for text in line["set_aside"] if node(text) not in line["nodes"]]

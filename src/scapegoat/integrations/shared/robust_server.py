@@ -11,22 +11,23 @@ import torch
 from torch import Tensor
 
 from scapegoat import aggregation, protections
-from scapegoat.aggregation import AggregationContext, Rule, Score
+from scapegoat.aggregation import AggregationContext, Rule, RuleLike, Score
 from scapegoat.errors import InputError
 from scapegoat.integrations.shared.faults import NDArray
 from scapegoat.integrations.shared.layout import BUFFER_NAMES, BufferMerge, Layout, ReplyKind
 from scapegoat.integrations.shared.rounds import (
     Node,
     Reply,
+    ReplyRows,
     RoundReport,
-    Rows,
     client_number,
     observers,
     stack,
     without_duplicates,
 )
 from scapegoat.optimizers import OptimizerOptions, ServerOptimizer
-from scapegoat.protections import ServerProtection
+from scapegoat.protections import ServerProtection, pace_of
+from scapegoat.protections.cooling import Cooling
 from scapegoat.protections.weight_decay import WeightDecay
 from scapegoat.randomness import generator
 
@@ -58,7 +59,7 @@ class RobustServer:
 
     def __init__(
         self,
-        rule: Any,
+        rule: RuleLike,
         *,
         replies: ReplyKind = "arrays",
         buffers: Sequence[str] = BUFFER_NAMES,
@@ -66,6 +67,7 @@ class RobustServer:
         server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
         server_lr: float = 1.0,
         weight_decay: float | Mapping[str, Any] = 0.0,
+        cooling: bool | Mapping[str, Any] = False,
         clients: Mapping[Any, int] | None = None,
         seed: int | None = None,
         validate: Validate | None = None,
@@ -87,7 +89,8 @@ class RobustServer:
         self.buffer_names = tuple(buffers)
         self.buffer_merge = buffer_merge if buffer_merge is not None else _merge_for(self.rule)
         self.optimizer = ServerOptimizer(_optimizer(server_optimizer, server_lr))
-        self.protections = _decay(weight_decay)
+        self.protections = (*_decay(weight_decay), *_cooling(cooling))
+        self._pace = 1.0
         self.clients: dict[Node, int] = dict(clients) if clients is not None else {}
         # A seed that anybody can guess lets the noise of `dp` be subtracted and a sketch be evaded.
         self.seed = seed if seed is not None else int.from_bytes(np.random.default_rng().bytes(6))
@@ -161,10 +164,11 @@ class RobustServer:
             observer(report, updates)
         return arrays
 
-    def _step(self, layout: Layout, rows: Rows, updates: Tensor, report: RoundReport) -> dict[str, NDArray] | None:
+    def _step(self, layout: Layout, rows: ReplyRows, updates: Tensor, report: RoundReport) -> dict[str, NDArray] | None:
         if not rows.replies:
             report.skipped = "no reply could be used"
             return None
+        self._pace = pace_of(self.protections, report.round - 1, self.rounds)
         try:
             self.rule.check(len(rows.replies))
             aggregate = self.rule(updates, self._context(layout, rows, report.round))
@@ -184,13 +188,13 @@ class RobustServer:
         if layout.exact:
             parameters = torch.from_numpy(layout.vector())
             update = self._protected(parameters, aggregate.update)
-            return layout.arrays(self.optimizer.step(parameters, update).numpy(), buffers)
+            return layout.arrays(self.optimizer.step(parameters, update, self._pace).numpy(), buffers)
         return layout.moved(self._moved(layout, aggregate.update, self.optimizer), buffers)
 
     def _protected(self, parameters: Tensor, update: Tensor) -> Tensor:
         """The direction to step along, as the simulated server finds it; the parameters may move in place."""
         for protection in self.protections:
-            update = protection.before_step(parameters, update, self.optimizer.options.lr)
+            update = protection.before_step(parameters, update, self.optimizer.options.lr * self._pace)
         return update
 
     def _moved(self, layout: Layout, update: Tensor, optimizer: ServerOptimizer) -> NDArray:
@@ -201,10 +205,10 @@ class RobustServer:
             parameters = sent.clone()
             update = self._protected(parameters, update)
             start = parameters - sent
-        moved: NDArray = optimizer.step(start, update).numpy()
+        moved: NDArray = optimizer.step(start, update, self._pace).numpy()
         return moved
 
-    def _context(self, layout: Layout, rows: Rows, round_: int) -> AggregationContext:
+    def _context(self, layout: Layout, rows: ReplyRows, round_: int) -> AggregationContext:
         def candidate(update: Tensor) -> dict[str, NDArray]:
             trial = ServerOptimizer(self.optimizer.options, self.optimizer.state)
             return layout.moved(self._moved(layout, update, trial))
@@ -269,6 +273,15 @@ def _decay(value: float | Mapping[str, Any]) -> tuple[ServerProtection, ...]:
         raise InputError(f"weight_decay: {value!r} is not allowed ({error})") from None
     assert isinstance(decay, WeightDecay)
     return (decay,) if decay.rate else ()
+
+
+def _cooling(value: bool | Mapping[str, Any]) -> tuple[ServerProtection, ...]:
+    if value is False:
+        return ()
+    try:
+        return (Cooling(**({} if value is True else value)),)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"cooling: {value!r} is not allowed ({_first_line(error)})") from None
 
 
 def _first_line(error: Exception) -> str:

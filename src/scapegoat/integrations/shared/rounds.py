@@ -39,7 +39,17 @@ class Reply:
 
 @dataclass
 class RoundReport:
-    """What happened in a round. `nodes`, `kept` and `norms` are aligned: the rows that the rule saw, in its order."""
+    """What happened in a `round`. `nodes`, `kept` and `norms` are aligned: the rows that the rule saw, in its order.
+
+    `set_aside` and `failed` give the reason for each whose reply could not be used, or that answered with an error;
+    `silent` are those from whom nothing came. `notes` are the rule's, `skipped` says why a round changed nothing.
+
+    Examples
+    --------
+    >>> report = RoundReport(1, nodes=(11, 12, 13), kept=(True, True, False), norms=(1.0, 1.1, 9.0))
+    >>> report.kept_nodes, report.dropped_nodes
+    ([11, 12], [13])
+    """
 
     round: int
     nodes: tuple[Node, ...] = ()
@@ -100,7 +110,7 @@ def _same(one: Reply, other: Reply, layout: Layout) -> bool:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ReplyRows:
     """The usable replies as one matrix, in order: `updates` [n, d] float32; of each reply its buffers too."""
 
     replies: list[Reply]
@@ -109,7 +119,7 @@ class Rows:
     norms: tuple[float, ...]
 
 
-def stack(replies: Sequence[Reply], layout: Layout, kind: ReplyKind, aside: dict[Node, str]) -> Rows:
+def stack(replies: Sequence[Reply], layout: Layout, kind: ReplyKind, aside: dict[Node, str]) -> ReplyRows:
     """Read the replies straight into the rows of one matrix; the malformed ones go to `aside` with the reason."""
     updates = np.empty((len(replies), layout.d), dtype=np.float32)
 
@@ -125,7 +135,7 @@ def stack(replies: Sequence[Reply], layout: Layout, kind: ReplyKind, aside: dict
     # NumPy lets go of the interpreter lock inside a block, so that rows are filled side by side.
     with ThreadPoolExecutor(max_workers=min(os.cpu_count() or 1, 8)) as pool:
         outcomes = list(pool.map(fill, range(len(replies))))
-    rows = Rows([], [], updates, ())
+    rows = ReplyRows([], [], updates, ())
     norms: list[float] = []
     for row, (reply, outcome) in enumerate(zip(replies, outcomes, strict=True)):
         if isinstance(outcome, str):
@@ -136,7 +146,7 @@ def stack(replies: Sequence[Reply], layout: Layout, kind: ReplyKind, aside: dict
         norms.append(math.sqrt(outcome[0]))
         rows.replies.append(reply)
         rows.buffers.append(outcome[1])
-    return Rows(rows.replies, rows.buffers, updates[: len(norms)], tuple(norms))
+    return ReplyRows(rows.replies, rows.buffers, updates[: len(norms)], tuple(norms))
 
 
 def client_number(name: str) -> int:

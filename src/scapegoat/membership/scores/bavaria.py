@@ -9,33 +9,34 @@ from pydantic import Field
 from scipy import special
 
 from scapegoat.errors import InputError
-from scapegoat.membership.references import NARROWEST, Moments, completed, moments
-from scapegoat.membership.scoring import (
-    Evidence,
-    Floats,
-    Score,
-    checked_margins,
-    checked_references,
-    limited,
-    register,
-    settled,
-)
+from scapegoat.membership.references import NARROWEST, Compared, Moments, completed, moments
+from scapegoat.membership.scoring import Evidence, Floats, Score, register, settled
+
+FEWEST = 20
+"""Targets from which on others say what to expect of one."""
+UNLEARNT = 0.1
+LEAST, MOST = 0.01, 100.0
+LEAST_BETWEEN = 0.05
+"""Of the scatter around the line, what targets differ by at the least."""
 
 
 def bavaria(
     margins: np.ndarray,
     references: np.ndarray,
     included: np.ndarray | None = None,
-    mean_weight: float = 0.1,
+    mean_weight: float | None = None,
     variance_weight: float = 4.0,
 ) -> Floats:
     """Log ratio of Student-t predictive densities of a target's margin: trained on, against not trained on.
 
     Brännvall 2026 (arXiv 2603.11799), BaVarIA-t: the mean and variance of a target's margin have a conjugate
     normal-inverse-gamma prior, so that few references shrink the variance towards what is common to all targets, many
-    leave it to the target, and nothing has to be switched. The prior is centred on the pooled variance, and on the
-    average margin (out) or the target's own out mean moved by the average shift (in). It weighs as much as
-    `mean_weight` and `variance_weight` references would; these two weights are this project's.
+    leave it to the target, and nothing has to be switched. The prior is centred on the pooled variance. Its mean is
+    what the other targets suggest: what a target's margin is when trained on is predicted from what it is when not, by
+    a line through all targets, and the other way round; the prior counts for as many references as the spread around
+    that line says. With fewer than 20 targets nothing can be learnt from the others: it is the average margin (out) or
+    the target's own out mean moved by the average shift (in) and counts for a tenth of a reference. How the mean is
+    centred, and the weights, are this project's.
 
     Without any reference that was trained on a target, the score is one-sided, as LiRA's offline score is: minus the
     log of the probability that the out margin is larger.
@@ -45,7 +46,7 @@ def bavaria(
     margins: [rounds, targets] of the attacked run; the last round counts.
     references: [references, targets] or [references, rounds, targets].
     included: [references, targets], which references trained on the target. None: none did.
-    mean_weight: references that the prior mean counts for.
+    mean_weight: references that the prior mean counts for. None: learnt from the targets.
     variance_weight: references that the prior variance counts for.
 
     Returns
@@ -59,20 +60,43 @@ def bavaria(
     >>> bavaria(np.array([[5.0, 1.0]]), references, included).round(2)
     array([ 2.57, -1.69])
     """
-    last = checked_margins(margins)[-1]
-    values, trained, out = checked_references(references, included, len(last))
+    last, margin, values, trained, out = Compared.of(margins, references, included)
     if not out.any():
         raise InputError("references: every one of them trained on every target; some must have been trained without")
     inside, outside = moments(values, trained), moments(values, out)
-    margin = limited(np.nan_to_num(last))
-    centre = float(outside.mean[outside.known].mean())
-    predictive_out = _predictive(outside, np.full(len(last), centre), mean_weight, variance_weight)
+    centre = np.full(len(last), float(outside.mean[outside.known].mean()))
+    learnt = None if mean_weight is not None else _learnt(outside, inside)
+    prior, weight = learnt or (centre, mean_weight or UNLEARNT)
+    predictive_out = _predictive(outside, prior, weight, variance_weight)
     if not trained.any():
         freedom, mean, scale = predictive_out
         return settled(-_log_upper_tail((margin - mean) / scale, freedom), last)
     _, mean_out, shift = completed(inside, outside)
-    predictive_in = _predictive(inside, mean_out + shift, mean_weight, variance_weight)
+    learnt = None if mean_weight is not None else _learnt(inside, outside)
+    prior, weight = learnt or (mean_out + shift, mean_weight or UNLEARNT)
+    predictive_in = _predictive(inside, prior, weight, variance_weight)
     return settled(_log_density(margin, *predictive_in) - _log_density(margin, *predictive_out), last)
+
+
+def _learnt(kind: Moments, other: Moments) -> tuple[Floats, float] | None:
+    """The mean of each target that the other kind of reference suggests, and the references that this is worth.
+
+    It is worth the variance within targets over that between them, around the line; the latter is what is left of the
+    scatter once the draw of each mean is taken away. None with too few targets.
+    """
+    both = kind.known & other.known
+    count = int(both.sum())
+    if count < FEWEST:
+        return None
+    x, y = other.mean[both], kind.mean[both]
+    away = x - x.mean()
+    slope = float(away @ (y - y.mean()) / (away @ away)) if np.ptp(x) > NARROWEST else 0.0
+    start = float(y.mean() - slope * x.mean())
+    means = np.where(other.known, start + slope * other.mean, float(kind.mean[kind.known].mean()))
+    total = float(((y - start - slope * x) ** 2).sum() / (count - 2))
+    within = kind.pooled_variance()
+    between = max(total - within * float((1 / kind.count[both]).mean()), LEAST_BETWEEN * total)
+    return means, max(within / between, LEAST) if between > within / MOST else MOST
 
 
 def _predictive(found: Moments, prior_mean: Floats, kappa: float, nu: float) -> tuple[Floats, Floats, Floats]:
@@ -110,8 +134,8 @@ class Bavaria(Score):
 
     needs_references: ClassVar[bool] = True
 
-    mean_weight: Annotated[float, Field(gt=0)] = 0.1
-    """References that the prior mean counts for."""
+    mean_weight: Annotated[float, Field(gt=0)] | None = None
+    """References that the prior mean counts for; none given, what the targets tell."""
     variance_weight: Annotated[float, Field(gt=0)] = 4.0
     """References that the prior variance counts for."""
 

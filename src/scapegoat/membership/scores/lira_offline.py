@@ -8,17 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from scapegoat.errors import InputError
-from scapegoat.membership.references import moments
-from scapegoat.membership.scoring import (
-    Evidence,
-    Floats,
-    Score,
-    checked_margins,
-    checked_references,
-    limited,
-    register,
-    settled,
-)
+from scapegoat.membership.references import Compared, moments
+from scapegoat.membership.scoring import Evidence, Floats, Score, register, settled
 
 
 def lira_offline(
@@ -47,8 +38,7 @@ def lira_offline(
     >>> lira_offline(np.array([[3.0, 5.0]]), references).round(3)
     array([1.414, 0.   ])
     """
-    last = checked_margins(margins)[-1]
-    values, _, out = checked_references(references, included, len(last))
+    last, margin, values, _, out = Compared.of(margins, references, included)
     if not out.any():
         raise InputError("references: every one of them trained on every target; some must have been trained without")
     found = moments(values, out)
@@ -56,7 +46,7 @@ def lira_offline(
     mean = np.where(found.known, found.mean, everything.mean())
     variance = np.where(found.known, found.variance(enough), max(float(everything.var()), found.pooled_variance()))
     spread = np.sqrt(variance).clip(1e-12)
-    return settled((limited(np.nan_to_num(last)) - mean) / spread, last)
+    return settled((margin - mean) / spread, last)
 
 
 @register("lira_offline")

@@ -8,17 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from scapegoat.errors import InputError
-from scapegoat.membership.references import completed, moments
-from scapegoat.membership.scoring import (
-    Evidence,
-    Floats,
-    Score,
-    checked_margins,
-    checked_references,
-    limited,
-    register,
-    settled,
-)
+from scapegoat.membership.references import Compared, completed, moments
+from scapegoat.membership.scoring import Evidence, Floats, Score, register, settled
 
 
 def lira_online(margins: np.ndarray, references: np.ndarray, included: np.ndarray, enough: int = 16) -> Floats:
@@ -47,15 +38,13 @@ def lira_online(margins: np.ndarray, references: np.ndarray, included: np.ndarra
     >>> lira_online(np.array([[5.0, 1.0]]), references, included)
     array([ 4.  , -2.25])
     """
-    last = checked_margins(margins)[-1]
-    values, trained, out = checked_references(references, included, len(last))
+    last, margin, values, trained, out = Compared.of(margins, references, included)
     if not trained.any() or not out.any():
         kind = "with" if not trained.any() else "without"
         raise InputError(f"included: no reference was trained {kind} any target; both kinds are needed")
     inside, outside = moments(values, trained), moments(values, out)
     mean_in, mean_out, _ = completed(inside, outside)
     variance_in, variance_out = inside.variance(enough), outside.variance(enough)
-    margin = limited(np.nan_to_num(last))
     ratio = 0.5 * (
         (margin - mean_out) ** 2 / variance_out
         - (margin - mean_in) ** 2 / variance_in

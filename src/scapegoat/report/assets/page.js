@@ -77,6 +77,7 @@
     if (!run) return;
     const baseline = study.baseline ? study.cells[study.baseline[0]][study.baseline[1]] : null;
     drawFigures($("figures"), cell, baseline);
+    drawScores($("scores"), run);
     drawLeakage($("leak-chart"), cell, run, baseline);
     drawTest($("test-chart"), cell, run, baseline);
     drawRoc($("roc-chart"), cell, baseline);

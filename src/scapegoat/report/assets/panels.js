@@ -30,6 +30,16 @@ function drawFigures(host, cell, baseline) {
 
 const figure = (value, bounds) => el("span", { class: "figure" }, el("b", {}, value), bounds ? el("span", { class: "ci" }, ` ${bounds}`) : null);
 
+function drawScores(host, run) {
+  const rows = run.scores.map(([name, seat, ...figures]) => [el("code", {}, name), seat, ...figures]);
+  const heads = ["Score", "Seen by", "AUC", "TPR at 1% FPR", "TPR at 0.1% FPR", "By chance"];
+  const shown = run.scores.length ? [el("div", { class: "scroll" }, table(heads, rows, { text: [0, 1] }))] : [];
+  const about = "By chance: how often an AUC at least as large comes up if membership is dealt out at random. A score of the server's needs each client's update; all others need the models alone.";
+  if (shown.length) shown.push(el("p", { class: "note" }, about));
+  host.replaceChildren(...shown, ...run.grounds.map((sentence) => el("p", {}, sentence)));
+  if (!host.childElementCount) nothing(host);
+}
+
 function drawLeakage(host, cell, run, baseline) {
   const series = [];
   const runs = cell.runs.filter((r) => r.curves);
@@ -52,7 +62,7 @@ function drawLeakage(host, cell, run, baseline) {
   lineChart(host, {
     height: 300,
     x: domain(accuracy.x),
-    y: { low: Math.max(0, Math.floor(lowest * 20) / 20), high: 1, label: "share told rightly, AUC" },
+    y: { low: Math.max(0, Math.floor(lowest * 20) / 20), high: 1, label: "share called correctly, AUC" },
     series,
     marks,
     refs: [{ value: 0.5, text: "guessing" }],
@@ -166,7 +176,7 @@ function drawExposure(host, run) {
     `${called} of ${members}`,
   ]);
   host.replaceChildren(
-    el("p", { class: "note" }, "Of each honest client's targets, those called members in the best round. A handful of targets a client: read it as a hint."),
+    el("p", { class: "note" }, "Of each honest client's targets, those called members in the best round. A handful of targets per client: read it as a hint."),
     table(["Whose data", "Recognised", "Targets"], rows, { text: [0, 1] }),
   );
 }

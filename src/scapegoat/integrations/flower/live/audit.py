@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from scapegoat.attacks import Attack, Samples
+from scapegoat.attacks import Attack, AttackLike, Samples
 from scapegoat.errors import InputError
-from scapegoat.experiments.spec import describe
+from scapegoat.experiments.spec import SpecLike, describe
 from scapegoat.experiments.staging import staged
 from scapegoat.federation.record import Truth
 from scapegoat.integrations.flower.live.processes import LiveFederation
@@ -28,9 +28,9 @@ from scapegoat.integrations.flower.live.wrapper import (
     write_app,
 )
 from scapegoat.integrations.flower.strategies.named import rule_name
+from scapegoat.integrations.shared.audit_inputs import AuditMaterial, load_material, write_hostile
 from scapegoat.integrations.shared.environment import is_loopback
 from scapegoat.integrations.shared.hostile import draw_wrong_labels, live_attack
-from scapegoat.integrations.shared.material import AuditMaterial, load_material, write_hostile
 from scapegoat.integrations.shared.outcome import LiveRun, Secrets, assemble
 from scapegoat.integrations.shared.running import Progress, fresh_folder, importable, kept, stoppable, watching
 
@@ -75,7 +75,7 @@ class Where:
 
 
 def audit_spec(
-    value: Any,
+    value: SpecLike,
     out: Path,
     *,
     root: Path | None = None,
@@ -110,7 +110,7 @@ def audit_spec(
         told=cast.truth,
         model=lambda: cast.model.module,
         test=cast.test,
-        train=Samples(cast.dataset.inputs(train), cast.dataset.y[train]),
+        train=Samples(cast.dataset.inputs(train), cast.dataset.targets(train)),
         task=cast.model.task,
         coins=cast.coins,
     )
@@ -141,7 +141,7 @@ def audit_spec(
 def audit_app(
     app: Path,
     material_path: str,
-    attack: Any,
+    attack: AttackLike,
     out: Path,
     *,
     nodes: int = 10,

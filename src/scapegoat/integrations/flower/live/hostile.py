@@ -24,7 +24,27 @@ __all__ = ["HostileConfig", "hostile_mod"]
 
 
 def hostile_mod(config: HostileConfig) -> Callable[[Message, Context, Callable[[Message, Context], Message]], Message]:
-    """The mod: `ClientApp(mods=[hostile_mod(config)])`, or around a finished app."""
+    """A mod that makes a client hostile: `ClientApp(mods=[hostile_mod(config)])`, or around a finished app.
+
+    Parameters
+    ----------
+    config: what the hostile client brings.
+
+    Returns
+    -------
+    The mod, which scores the targets under every global model and replaces the client's replies.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from flwr.clientapp import ClientApp
+    >>> from scapegoat.attacks import Samples
+    >>> targets = Samples(torch.randn(10, 3), torch.arange(10) % 2)
+    >>> mask = Samples(torch.randn(5, 3), torch.arange(5) % 2)
+    >>> model = lambda: torch.nn.Linear(3, 2)
+    >>> config = HostileConfig("fedpoisonmia", model, targets, mask, Path("observations.jsonl"))
+    >>> app = ClientApp(mods=[hostile_mod(config)])
+    """
 
     def mod(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
         kind = message.metadata.message_type.split(".")[0]

@@ -25,11 +25,10 @@ from scapegoat.integrations.flower.live.forkserver import write_shims
 from scapegoat.integrations.flower.live.quiet import quiet
 from scapegoat.integrations.flower.live.sealed import ENVIRONMENT as SEAL
 from scapegoat.integrations.flower.live.sealed import Seal, refuses_strangers
+from scapegoat.integrations.shared.child_processes import LOOPBACK, MARK, free_port, marked
 from scapegoat.integrations.shared.environment import minimal
 
-LOOPBACK = "127.0.0.1"
 CONNECTION = "scapegoat"
-_MARK = "SCAPEGOAT_FEDERATION"
 _RUN_ID = re.compile(r"started run (\d+)")
 _NODE_ID = re.compile(r"SuperNode ID: (\d+)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -64,9 +63,9 @@ class Process:
 class LiveFederation:
     """SuperLink and SuperNodes as child processes; a context manager that leaves no process behind.
 
-    `nodes` are the node configurations, one a SuperNode; `node_ids` gives Flower's ids in the same order. With
+    `nodes` are the node configurations, one per SuperNode; `node_ids` gives Flower's ids in the same order. With
     `superlink` the nodes join a SuperLink that runs already, and none is started; `insecure` means without TLS, and
-    `root_certificates` verify the SuperLink's where the system's do not. `warm` forks ClientApps from a
+    `root_certificates` verify the SuperLink's where the system's do not. `forkserver` forks ClientApps from a
     process that has torch imported. What is started here answers its own processes alone (`sealed`), and children find
     in their environment what `minimal` lets through and what `environment` adds.
     """
@@ -77,13 +76,14 @@ class LiveFederation:
     root_certificates: Path | None = None
     insecure: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
-    warm: bool = sys.platform == "linux"
+    forkserver: bool = sys.platform == "linux"
     sealed: bool = True
     children: list[Process] = field(default_factory=list)
     node_ids: list[int] = field(default_factory=list)
     _mark: str = field(default_factory=lambda: secrets.token_hex(16))
     _private: Path | None = None
     _seal: Seal | None = None
+    _serving: Process | None = None
 
     def __enter__(self) -> LiveFederation:
         try:
@@ -117,7 +117,7 @@ class LiveFederation:
             "PYTHONUNBUFFERED": "1",
             **self.environment,
             **({SEAL: str(self._seal.key_file)} if self._seal is not None else {}),
-            _MARK: self._mark,
+            MARK: self._mark,
         }
 
     def _start(self) -> None:
@@ -126,8 +126,8 @@ class LiveFederation:
         self._private = Path(tempfile.mkdtemp(prefix="scapegoat-"))
         if self.sealed:
             self._seal = Seal(self._private, LOOPBACK)
-        if self.warm:
-            self._start_warm(self._private)
+        if self.forkserver:
+            self._start_forkserver(self._private)
         if self.superlink is None:
             self.superlink = self._start_superlink()
         starting = [self._start_node(number, config) for number, config in enumerate(self.nodes)]
@@ -140,10 +140,12 @@ class LiveFederation:
         connection = f'[superlink.{CONNECTION}]\naddress = "{self.superlink}"\n{security}\n'
         (home / "config.toml").write_text(f'[superlink]\ndefault = "{CONNECTION}"\n\n{connection}', encoding="utf-8")
 
-    def _start_warm(self, folder: Path) -> None:
+    def _start_forkserver(self, folder: Path) -> None:
         """A server that forks ClientApps; without it every message waits for the import of torch."""
-        path = folder / "warm.sock"
-        process = self.spawn("warm", [sys.executable, "-m", "scapegoat.integrations.flower.live.forkserver", str(path)])
+        path = folder / "forkserver.sock"
+        process = self.spawn(
+            "forkserver", [sys.executable, "-m", "scapegoat.integrations.flower.live.forkserver", str(path)]
+        )
         if not self._wait(process, path.exists):
             raise RunError(f"the server for ClientApp processes did not start; {process.ending()}")
         write_shims(folder, path)
@@ -161,6 +163,7 @@ class LiveFederation:
             if self._wait(process, lambda port=port: _listening(port)):  # type: ignore[misc]
                 if self._seal is not None and not refuses_strangers(LOOPBACK, port, self._seal.authority):
                     raise RunError(f"the SuperLink answers processes that are not of this audit; {process.ending()}")
+                self._serving = process
                 return f"{LOOPBACK}:{port}"
             if "address already in use" not in process.tail().lower():
                 break
@@ -225,9 +228,8 @@ class LiveFederation:
         while process.running:
             if watch is not None:
                 watch()
-            for child in self.children[:-1]:
-                if child.name == "superlink" and not child.running:
-                    raise RunError(f"the SuperLink ended during the run; {child.ending()}")
+            if self._serving is not None and not self._serving.running:
+                raise RunError(f"the SuperLink ended during the run; {self._serving.ending()}")
             if time.monotonic() > deadline:
                 raise RunError(f"the run did not end within {seconds:.0f} s; {process.ending()}")
             time.sleep(0.5)
@@ -269,21 +271,8 @@ class LiveFederation:
                 os.kill(pid, signal.SIGKILL)
 
     def leftovers(self) -> list[int]:
-        """Processes of this federation that are still there (where /proc tells)."""
-        found = []
-        mark = f"{_MARK}={self._mark}".encode()
-        for entry in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if mark in entry.read_bytes().split(b"\0"):
-                    found.append(int(entry.parent.name))
-        return [pid for pid in found if pid != os.getpid()]
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+        """Processes of this federation that are still there."""
+        return [process.pid for process in marked(self._mark)]
 
 
 def _listening(port: int) -> bool:

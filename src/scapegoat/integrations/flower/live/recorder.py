@@ -12,7 +12,7 @@ from flwr.app import Context, Message
 from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
-from scapegoat.integrations.flower.replies.records import Layout, ReplyKind
+from scapegoat.integrations.flower.replies.records import FlowerLayout, ReplyKind
 from scapegoat.integrations.flower.replies.rounds import read_metric
 from scapegoat.integrations.flower.replies.timeouts import DelegatingGrid
 from scapegoat.integrations.shared.faults import MalformedReplyError, fault, plain
@@ -35,7 +35,7 @@ class RecordingGrid(DelegatingGrid):
         self._kind = replies
         self._round = 0
         self._asked: set[str] = set()
-        self._layout: Layout | None = None
+        self._layout: FlowerLayout | None = None
         self._rows: dict[int, np.ndarray[Any, np.dtype[np.float32]]] = {}
         self._losses: dict[int, float] = {}
         self._rejected: dict[int, str] = {}
@@ -89,7 +89,7 @@ class RecordingGrid(DelegatingGrid):
         if len(records) != 1:
             return False
         self.close()
-        self._layout = Layout(records[0], any_type=True)
+        self._layout = FlowerLayout(records[0], any_type=True)
         self._round += 1
         self._asked = set(names)
         self._losses, self._rejected, self._failed = {}, {}, {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
@@ -14,7 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor
 
 from scapegoat.errors import InputError, OptionError
-from scapegoat.experiments.spec import Spec, parse
+from scapegoat.experiments.spec import Spec, SpecLike, parse
 from scapegoat.experiments.staging import staged
 from scapegoat.federation import Cast
 from scapegoat.integrations.flower.live.hostile import HostileConfig, hostile_mod
@@ -24,7 +23,7 @@ from scapegoat.integrations.shared.hostile import live_attack
 from scapegoat.integrations.shared.received import ReceivedModel
 
 
-def live_spec(value: Any) -> Spec:
+def live_spec(value: SpecLike) -> Spec:
     """The spec, checked for what a live federation cannot do."""
     spec = parse(value)
     live_attack(spec.attack)

@@ -8,14 +8,17 @@ import sys
 import tempfile
 import tomllib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scapegoat.errors import InputError
 from scapegoat.integrations.flower.live.quiet import quiet
 from scapegoat.integrations.shared.environment import minimal
 from scapegoat.integrations.shared.layout import ReplyKind
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
 
 PACKAGE = "scapegoat_audit"
 HOSTILE_KEY = "scapegoat-hostile"
@@ -192,9 +195,9 @@ def _override(config: dict[str, Any], overrides: dict[str, Any], app: Path) -> N
         node[last] = value
 
 
-def hostile_reply(path: str, message: Any, context: Any, own: Any) -> Any:
+def hostile_reply(path: str, message: Message, context: Context, own: Callable[[Message, Context], Message]) -> Message:
     """The reply of a hostile node: called by the generated ClientApp."""
     from scapegoat.integrations.flower.live.hostile import hostile_mod
-    from scapegoat.integrations.shared.material import read_hostile
+    from scapegoat.integrations.shared.audit_inputs import read_hostile
 
     return hostile_mod(read_hostile(Path(path)))(message, context, own)

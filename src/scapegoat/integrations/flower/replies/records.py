@@ -14,13 +14,13 @@ from scapegoat.integrations.shared import layout
 from scapegoat.integrations.shared.faults import MalformedReplyError, NDArray
 from scapegoat.integrations.shared.layout import BUFFER_NAMES, BufferMerge
 
-__all__ = ["BUFFER_NAMES", "BufferMerge", "Layout", "ReplyKind", "arrays_of", "record_of"]
+__all__ = ["BUFFER_NAMES", "BufferMerge", "FlowerLayout", "ReplyKind", "arrays_of", "record_of"]
 
 # What Flower's clients send: the arrays after training, or the descent direction itself.
 ReplyKind = Literal["arrays", "updates"]
 
 
-class Layout(layout.Layout):
+class FlowerLayout(layout.Layout):
     """The layout of a record that was sent out; replies hold `Array`s, whose bytes are read by their grammar."""
 
     overhead: ClassVar[int] = HEADER_BYTES

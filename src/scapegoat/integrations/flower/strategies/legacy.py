@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.common import Parameters
 from flwr.server.strategy import FedAvg
 
+from scapegoat.aggregation import RuleLike
 from scapegoat.integrations.flower.replies.records import BufferMerge, ReplyKind
 from scapegoat.integrations.flower.replies.rounds import announce
 from scapegoat.integrations.flower.strategies.robust_server import (
@@ -28,13 +29,20 @@ log = logging.getLogger("flwr")
 class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
     """`flwr.server.strategy.FedAvg` with any rule in place of the mean.
 
-    Takes what `RobustAggregation` takes about rules and buffers; arrays have no names here, so that `buffers` are their
-    places as text (`"3"`). All other keywords go to Flower's `FedAvg`.
+    Takes what `RobustAggregation` takes about the `rule` (also `replies`, `seed`, `validate`, `train_on_root`,
+    `probe_outputs`), the server's step (`server_optimizer`, `server_lr`, `weight_decay`) and buffers (`buffer_merge`);
+    arrays have no names here, so that `buffers` are their places as text (`"3"`). All other keywords go to Flower's
+    `FedAvg`.
+
+    Examples
+    --------
+    >>> LegacyRobustAggregation("median", fraction_fit=0.5).server.rule
+    Median()
     """
 
     def __init__(
         self,
-        rule: Any = "atm",
+        rule: RuleLike = "atm",
         *,
         replies: ReplyKind = "arrays",
         buffers: Sequence[str] = (),

@@ -1,4 +1,4 @@
-"""A named strategy for every rule, in the manner of Flower's own: `AngularTrimmedMean(trim=1, fraction_train=0.8)`."""
+"""A named strategy for every rule, like Flower's own: `AngularTrimmedMean(trim=1, fraction_train=0.8)`."""
 
 from __future__ import annotations
 

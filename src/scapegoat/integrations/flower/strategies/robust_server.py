@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from flwr.app import ArrayRecord
 
+from scapegoat.aggregation import RuleLike
 from scapegoat.errors import InputError
-from scapegoat.integrations.flower.replies.records import Layout, record_of
+from scapegoat.integrations.flower.replies.records import FlowerLayout, record_of
 from scapegoat.integrations.flower.replies.unsent import middle
 from scapegoat.integrations.shared import robust_server
 from scapegoat.integrations.shared.layout import ReplyKind
@@ -30,7 +31,7 @@ class RobustServer(robust_server.RobustServer):
 
     def __init__(
         self,
-        rule: Any,
+        rule: RuleLike,
         *,
         validate: Validate | None = None,
         train_on_root: TrainOnRoot | None = None,
@@ -49,7 +50,7 @@ class RobustServer(robust_server.RobustServer):
 
     def send_record(self, record: ArrayRecord) -> None:
         """Remember what the clients are given: their updates are relative to it."""
-        self.send(Layout(record, self.buffer_names))
+        self.send(FlowerLayout(record, self.buffer_names))
 
     def next_record(self, replies: Sequence[Reply], report: RoundReport) -> ArrayRecord | None:
         """The next global arrays as a record, or None if the round changes nothing; `report` is filled in."""
@@ -63,11 +64,11 @@ class RobustServer(robust_server.RobustServer):
                 self.forget()
         return None if arrays is None else record_of(arrays)
 
-    def _around(self, replies: Sequence[Reply]) -> Layout:
+    def _around(self, replies: Sequence[Reply]) -> FlowerLayout:
         """A layout around the replies, for rules to which it does not matter what updates are relative to."""
         plain_step = self.optimizer.options == OptimizerOptions(optimizer="sgd", lr=1.0) and not self.protections
         if self.kind == "arrays" and plain_step and all(part.shift_free for part in self.rule.parts()):
             centre = middle(replies)
             if centre is not None:
-                return Layout(centre, self.buffer_names)
+                return FlowerLayout(centre, self.buffer_names)
         raise InputError("the arrays that were sent out are not known: call configure_train before aggregate_train")

@@ -10,7 +10,7 @@ from scapegoat.errors import InputError
 
 
 class PoissonSampler:
-    """A strategy's `sampler` that draws every connected client with probability `rate`, by itself, in every round.
+    """A strategy's `sampler` that draws every connected client with probability `rate`, independently, in every round.
 
     A round asks a varying number of clients, none at times; it then changes nothing, as does one with too few for the
     rule. `DifferentialPrivacy` accounts such rounds at `rate`, for a client that is added or removed: a smaller epsilon

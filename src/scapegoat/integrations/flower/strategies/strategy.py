@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricReco
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
+from scapegoat.aggregation import RuleLike
 from scapegoat.errors import InputError, RunError
 from scapegoat.integrations.flower.replies.records import BUFFER_NAMES, BufferMerge, ReplyKind
 from scapegoat.integrations.flower.replies.rounds import announce, read_reply, read_weight
@@ -56,8 +57,11 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
         A protection that asks nothing of clients: rate · parameters is added to the aggregate before the server's step,
         so that by default the new model is the rule's minus rate times the old one. `{"rate": 0.01, "decoupled": True}`
         shrinks the parameters beside the step instead. Buffers do not decay.
+    cooling : bool or mapping (default: False)
+        Whether the server's learning rate falls along half a cosine over the rounds of `start`, to zero or, with
+        `{"last": 0.1}`, to that share. It gives back the accuracy that weight decay costs.
     round_timeout : float, optional
-        Seconds to wait for replies in a round; `start`'s own timeout still counts. Who stays silent is not waited for
+        Seconds to wait for replies in a round; `start`'s own timeout still counts. A silent node is not waited for
         again until it answers.
     node_timeout : float, optional (default: 60.0)
         Seconds to wait for more nodes after the last one connected, while there are too few for a round; then the run
@@ -72,15 +76,22 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
         Node id -> client id. Rows are then ordered, and a rule's memory is kept, by client id instead of node id.
     validate, train_on_root, probe_outputs : callables, optional
         For rules that need data of the server's own (`fang`, `fltrust`, `deepsight`).
-    history : list[RoundReport]
-        Not a parameter: what happened in each round, with the reason for everyone who was not used.
 
-    The other parameters are FedAvg's. Results do not depend on the order in which replies arrive.
+    Notes
+    -----
+    The other parameters are FedAvg's. Results do not depend on the order in which replies arrive. `history` holds a
+    `RoundReport` per round: what happened in it, with the reason for everyone who was not used.
+
+    Examples
+    --------
+    >>> strategy = RobustAggregation({"name": "atm", "trim": 2}, fraction_train=0.8)
+    >>> strategy.server.rule
+    ATM(trim=2)
     """
 
     def __init__(
         self,
-        rule: Any = "atm",
+        rule: RuleLike = "atm",
         *,
         fraction_train: float = 1.0,
         fraction_evaluate: float = 1.0,
@@ -98,6 +109,7 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
         server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
         server_lr: float = 1.0,
         weight_decay: float | Mapping[str, Any] = 0.0,
+        cooling: bool | Mapping[str, Any] = False,
         round_timeout: float | None = None,
         node_timeout: float | None = 60.0,
         seed: int | None = None,
@@ -129,6 +141,7 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
             server_optimizer=server_optimizer,
             server_lr=server_lr,
             weight_decay=weight_decay,
+            cooling=cooling,
             clients=clients,
             seed=seed,
             validate=validate,
@@ -266,7 +279,7 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
             return MetricRecord()
 
     def _choose(self, purpose: str, server_round: int, grid: Grid, fraction: float, minimum: int) -> list[int]:
-        """Nodes of a round; waits until enough are connected, but not for ever."""
+        """Nodes of a round; waits until enough are connected, but not forever."""
         # A sampler knows what it picks; else a round that the rule cannot work with is not begun.
         needed = self.server.needed if purpose == "train" and self.sampler is None else 1
         seen, since = -1, time.monotonic()

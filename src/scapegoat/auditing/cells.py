@@ -1,4 +1,4 @@
-"""The plan of an audit: its specs, checked before anything runs."""
+"""The cells of an audit: its specs, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scapegoat.auditing.sizing import targets_for
+from scapegoat.auditing.sizing import enough_test, targets_for
 from scapegoat.auditing.user_input import Data, Model, stated_data, stated_model
 from scapegoat.errors import InputError
 from scapegoat.experiments import Spec, parse
@@ -23,7 +23,7 @@ SHARED_BY_ATTACKS = ("targets", "mask", "knowledge", "start_round")
 """What holds for every attack of an audit."""
 
 
-def plan(
+def audit_specs(
     *,
     model: Model | None = None,
     data: Data = "hospital",
@@ -51,7 +51,7 @@ def plan(
     defenses = DEFENSES if defenses is None else defenses
     for name, chosen in (("attacks", attacks), ("defenses", defenses)):
         if isinstance(chosen, str) or not chosen:
-            raise InputError(f"{name}: a list with at least one name is expected, got {chosen!r}")
+            raise InputError(f"{name}: {chosen!r} is not allowed; it must be a list with at least one name")
     refuse_many_seeds("seeds", seeds, len(attacks) * len(defenses))
     stated, overrides = stated_data(data, out), tuple(overrides)
     load_plugins(plugins)
@@ -103,9 +103,10 @@ def _designed(base: dict[str, Any], overrides: Iterable[str], root: str | Path |
     if "design" not in told["evaluation"] and isinstance(plain.get("evaluation", {}), Mapping):
         plain = {**plain, "evaluation": {**told["evaluation"], "design": "coin"}}
     spec = parse(plain)
-    if spec.evaluation.design != "coin" or "targets" in told["attack"]:
-        return spec
-    return parse(spec, [f"attack.targets={targets_for(spec, root)}"])
+    if spec.evaluation.design == "coin" and "targets" not in told["attack"]:
+        spec = parse(spec, [f"attack.targets={targets_for(spec, root)}"])
+    enough = enough_test(spec, root)
+    return spec if enough is None else parse(spec, [f"data.test={enough}"])
 
 
 def _with_options(base: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

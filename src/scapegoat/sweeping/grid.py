@@ -38,7 +38,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Grid:
     """All cells of a sweep as the user asked for it. One of the axes, mostly the first, are the data sets: `data`."""
 
     sweep: AnySweep
@@ -85,7 +85,7 @@ def parse_only(sweep: AnySweep, only: Iterable[str], axes: Sequence[Axis]) -> di
     return chosen
 
 
-def plan(
+def lay_out(
     sweep: AnySweep,
     *,
     data: Sequence[str] = (),
@@ -94,7 +94,7 @@ def plan(
     overrides: Sequence[str] = (),
     root: str | Path | None = None,
     source: str = "",
-) -> Plan:
+) -> Grid:
     """The sweep on the user's data sets, rounds and other settings; `source` is the file of a user's own."""
     chosen = tuple(data) or sweep.data
     axes = _axes(sweep, data, root)
@@ -107,7 +107,7 @@ def plan(
     arguments += [part for name in data for part in ("--data", name)]
     arguments += [] if rounds is None else ["--rounds", str(rounds)]
     arguments += [part for override in overrides for part in ("--set", override)]
-    return Plan(sweep, axes, cells, seeds, root, _note(sweep, chosen, root), tuple(arguments))
+    return Grid(sweep, axes, cells, seeds, root, _note(sweep, chosen, root), tuple(arguments))
 
 
 def _axes(sweep: AnySweep, data: Sequence[str], root: str | Path | None) -> tuple[Axis, ...]:
@@ -187,7 +187,7 @@ def _note(sweep: AnySweep, chosen: Sequence[str], root: str | Path | None) -> st
     return "; ".join(others)
 
 
-def write(plan_: Plan, directory: str | Path, figures: Mapping[int, Any] | None = None) -> Path:
+def write(plan_: Grid, directory: str | Path, figures: Mapping[int, Any] | None = None) -> Path:
     """Put the plan into the store as `sweeps/<name>-<key>.json`.
 
     A plan that is there already keeps the larger number of seeds. `figures` are measured seconds, by number of cell.
@@ -208,13 +208,13 @@ def write(plan_: Plan, directory: str | Path, figures: Mapping[int, Any] | None 
     return path
 
 
-def stored(plan_: Plan, directory: str | Path) -> dict[str, Any]:
+def stored(plan_: Grid, directory: str | Path) -> dict[str, Any]:
     """The plan as `write` left it, or would leave it where nobody started the sweep yet."""
     path = _path(plan_, directory)
     return file.read(path) if path.is_file() else describe(plan_)
 
 
-def kinds(plan_: Plan, only: Mapping[str, set[str]], directory: str | Path) -> dict[str, str]:
+def kinds(plan_: Grid, only: Mapping[str, set[str]], directory: str | Path) -> dict[str, str]:
     """The plan's runs with their attack. Imports nothing that a spec names.
 
     A user's own model is built to name its runs. Who only looks reads their names in the plan that `write` left.
@@ -229,11 +229,11 @@ def kinds(plan_: Plan, only: Mapping[str, set[str]], directory: str | Path) -> d
     return {run: cell["at"].get("attack", "") for cell in there for run in cell["runs"][: plan_.seeds]}
 
 
-def _path(plan_: Plan, directory: str | Path) -> Path:
+def _path(plan_: Grid, directory: str | Path) -> Path:
     return Path(directory) / "sweeps" / f"{plan_.sweep.name}-{plan_.key}.json"
 
 
-def describe(plan_: Plan) -> dict[str, Any]:
+def describe(plan_: Grid) -> dict[str, Any]:
     """The plan as plain values: enough to draw it without the sweep that it came from."""
     sweep = plan_.sweep
     cost = isinstance(sweep, CostSweep)

@@ -11,12 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from scapegoat.membership.epsilon import over_runs
 from scapegoat.report.detail import detail
 from scapegoat.report.evidence import pool
 from scapegoat.report.facts import by_strongest_score
 from scapegoat.report.groups import groups_of
 from scapegoat.report.measures import ATTACK_ORDER, DEFENSE_ORDER
 from scapegoat.report.model import Cell, Matrix, Page, RunDetail, Section, Study
+from scapegoat.report.planned import protection_label
 from scapegoat.report.remarks import remarks
 from scapegoat.report.runs import Run, read
 from scapegoat.report.told import Told, majority
@@ -38,11 +40,34 @@ def build(
     created: str | None = None,
     detailed_runs: int = DETAILED_RUNS,
 ) -> Page:
-    """A page from a run store's directory, or from results (anything with `spec`, `summary`, `rounds`, `targets`).
+    """A page from runs.
 
     A run that failed is an empty cell with its reason: an unfinished run of the directory, or something with `spec` and
-    `reason` among the results. `missing` gives reasons for cells that have no run, by (attack, defense) name.
-    `sections` come before the studies; with them, a directory without runs is a page of sections alone.
+    `reason` among the results.
+
+    Parameters
+    ----------
+    source: a run store's directory, or results (anything with `spec`, `summary`, `rounds`, `targets`).
+    title: heading of the page; by default one that names the data.
+    command: what the page says it was made with.
+    sections: come before the studies; with them, a directory without runs is a page of sections alone.
+    missing: reasons for cells that have no run, by (attack, defense) name.
+    created: when it was made, as the page says it; by default now.
+    detailed_runs: beyond so many runs the page keeps the figures and leaves the rounds out.
+
+    Returns
+    -------
+    The page as data, with one study per setting.
+
+    Examples
+    --------
+    >>> import scapegoat as sg
+    >>> small = {"data": {"name": "hospital", "records": 700, "features": 40, "classes": 4, "validation": 40},
+    ...          "model": {"name": "mlp", "hidden": [8]}, "federation": {"clients": 4, "rounds": 2, "batch_size": 16},
+    ...          "attack": {"name": "passive", "targets": 40, "mask": 20}}
+    >>> page = build([sg.run(small)])
+    >>> page.title, page.studies[0].matrix.attacks
+    ('Membership leakage on hospital', ('passive',))
     """
     runs, unplaced = read(source, empty=bool(sections))
     by_setting: dict[str, list[Run]] = defaultdict(list)
@@ -109,6 +134,13 @@ def _study(
     def targets_of(key: tuple[str, str]) -> list[Told]:
         return [run.told for run in cells[key].runs if run.told is not None] if key in cells else []
 
+    def refuted(defense: str) -> float | None:
+        of_rule = [run for (_, d), cell in cells.items() if d == defense for run in cell.runs if run.measures]
+        if not of_rule or any(run.told is None or run.facts.epsilon_lower is None for run in of_rule):
+            return None
+        told = [(run.facts.scores, run.told) for run in of_rule if run.told is not None]
+        return over_runs([([t.scores[n] for n in names if n in t.scores], t.member) for names, t in told])
+
     verdict = decide(
         {
             key: {run.seed: by_strongest_score(run.measures, run.facts) for run in cell.runs if run.measures}
@@ -119,10 +151,12 @@ def _study(
         baseline=baseline,
         told={key: {run.seed: run.facts for run in cell.runs if run.measures} for key, cell in cells.items()},
         groups=lambda key, score: groups_of(targets_of(key), score),
+        refuted=refuted,
         majority=majority(targets_of(baseline)) if baseline is not None else None,
         clients=federation.get("clients"),
         malicious=federation.get("malicious"),
         targets=min((run.targets for run in finished if run.targets), default=0),
+        others=min((run.targets - run.members for run in finished if run.targets and run.members), default=0),
     )
     return Study(
         title=_what_differs(settings, all_settings),
@@ -207,7 +241,16 @@ def _flatten(value: Any, prefix: str = "") -> dict[str, str]:
 
 def _what_differs(settings: Mapping[str, str], everyone: Sequence[Mapping[str, str]]) -> str:
     keys = [key for key in settings if any(other.get(key) != settings[key] for other in everyone)]
-    return ", ".join(f"{key.removesuffix('.name')} {settings[key]}" for key in keys)
+    return ", ".join(_setting_words(key, settings[key]) for key in keys)
+
+
+def _setting_words(key: str, value: str) -> str:
+    if key == "federation.protect":
+        try:
+            return ", ".join(map(protection_label, json.loads(value))) or "no protection"
+        except (ValueError, TypeError, LookupError, AttributeError):
+            return f"{key} {value}"  # not as a spec writes it: shown as it is
+    return f"{value} rounds" if key == "federation.rounds" else f"{key.removesuffix('.name')} {value}"
 
 
 def _title(settings: Iterable[Mapping[str, str]]) -> str:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from scapegoat import aggregation, attacks, data, models
 from scapegoat.errors import InputError
-from scapegoat.registry import Registry
+from scapegoat.registry import Registry, is_foreign
 
 
 def foreign_modules() -> list[str]:
     """Modules outside the package that registered components."""
-    registries: list[Registry[Any]] = [aggregation.registry, attacks.registry, data.registry, models.registry]
     found: dict[str, str] = {}
-    for registry in registries:
+    for registry in Registry.everyone:
         for name, cls in registry.classes():
-            if not cls.__module__.startswith("scapegoat."):
+            if is_foreign(cls):
                 found[cls.__module__] = f"{registry.kind} {name!r}"
     if "__main__" in found:
         raise InputError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from scapegoat.attacks import Attack, Samples
 from scapegoat.attacks import registry as attacks
 from scapegoat.errors import InputError
+from scapegoat.extending.resolve import resolve_callable
 from scapegoat.integrations.shared.hostile import HostileConfig, draw_wrong_labels
 from scapegoat.integrations.shared.layout import ReplyKind
 
@@ -29,6 +29,17 @@ class AuditMaterial:
     `model` builds the app's torch module and must be importable by name. `targets` are the records whose membership is
     asked for, `members` [targets] the truth; `mask` are records of the attacker's own. `test` gives the report its test
     accuracy. Inputs are as the module takes them. Only the hostile participant's part is handed to it: no truth.
+    `replies` and `local` say what clients send (arrays, updates or differences; after local epochs, or a gradient), and
+    `name` is what the report calls the app.
+
+    Examples
+    --------
+    >>> def net() -> nn.Module:
+    ...     return nn.Linear(3, 2)
+    >>> targets = Samples(torch.randn(10, 3), torch.randint(2, (10,)))
+    >>> mask = Samples(torch.randn(5, 3), torch.randint(2, (5,)))
+    >>> AuditMaterial(net, targets, members=torch.arange(10) < 5, mask=mask, name="wards").local
+    'epochs'
     """
 
     model: Callable[[], nn.Module]
@@ -62,22 +73,9 @@ class AuditMaterial:
         return digest.hexdigest()
 
 
-def resolve(path: str, what: str) -> Any:
-    """What `package.module:name` names, or one line that says why not."""
-    if ":" not in path:
-        raise InputError(f"{what} {path!r}: write package.module:name")
-    try:
-        found = pkgutil.resolve_name(path)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"{what} {path!r}: cannot be imported ({error})") from None
-    if not callable(found):
-        raise InputError(f"{what} {path!r}: is {type(found).__name__}, not something that can be called")
-    return found
-
-
 def load_material(path: str, nodes: int) -> AuditMaterial:
     """The material that `package.module:function` gives; it may ask for the size as `nodes` or `clients`."""
-    function = resolve(path, "material")
+    function = resolve_callable("material", path)
     wanted = inspect.signature(function).parameters
     made = function(**{name: nodes for name in ("nodes", "clients") if name in wanted})
     if not isinstance(made, AuditMaterial):
@@ -123,7 +121,7 @@ def read_hostile(path: Path) -> HostileConfig:
     tensors = load_file(path.parent / "hostile.safetensors")
     return HostileConfig(
         attack=attacks.parse(plain["attack"]),
-        model=resolve(plain["model"], "model"),
+        model=resolve_callable("model", plain["model"]),
         targets=Samples(tensors["targets.x"], tensors["targets.y"]),
         wrong_labels=tensors["wrong_labels"],
         mask=Samples(tensors["mask.x"], tensors["mask.y"]),

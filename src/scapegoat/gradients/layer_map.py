@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from scapegoat.gradients.layer_gradients import LinearGradients, Piece, Rows, Slot
+from scapegoat.devices import host
+from scapegoat.gradients.layer_gradients import LinearGradients, Piece, SampleRows, Slot
 from scapegoat.gradients.layers import maker
 from scapegoat.gradients.recording import Recording, record
 from scapegoat.modelling.flat_model import FlatModel
@@ -37,17 +38,17 @@ class RowStore:
         """It is in use as long as `holder` lives."""
         self._holder = weakref.ref(holder)
 
-    def put(self, piece: Rows, start: int, samples: int) -> None:
+    def put(self, piece: SampleRows, start: int, samples: int) -> None:
         """Copy a chunk's rows to their place among all samples."""
         for slot, rows in piece.parts:
             kept = self._rows.get(slot)
             if kept is None or len(kept) != samples:
-                kept = self._rows[slot] = torch.empty(samples, slot.size)
+                kept = self._rows[slot] = torch.empty(samples, slot.size, device=rows.device)
             kept[start : start + len(rows)] = rows
 
-    def take(self, piece: Rows) -> Rows:
+    def take(self, piece: SampleRows) -> SampleRows:
         """The rows of all samples for the parameters of a chunk's piece."""
-        return Rows([(slot, self._rows[slot]) for slot, _ in piece.parts])
+        return SampleRows([(slot, self._rows[slot]) for slot, _ in piece.parts])
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayerMap:
     """The understood layers with the indices of their parameters by name, and the samples that a pass takes at once."""
 
     slots: tuple[Slot, ...]
@@ -127,13 +128,15 @@ class Plan:
                     assert make is not None
                     slots = {name: self.slots[i] for name, i in names.items()}
                     piece = make(module, recording.calls.pop(module), slots)
-                    if isinstance(piece, Rows) and store is not None:
+                    if isinstance(piece, SampleRows) and store is not None:
                         store.put(piece, start, len(x))
                         found[module] = [piece]
                     else:
                         found.setdefault(module, []).append(piece)
         pieces = [
-            store.take(piece) if isinstance(piece := found[module][0], Rows) and store else piece.joined(found[module])
+            store.take(piece)
+            if isinstance(piece := found[module][0], SampleRows) and store
+            else piece.joined(found[module])
             for module in told
             if module in found
         ]
@@ -151,20 +154,25 @@ def understood(model: FlatModel, recording: Recording, module: nn.Module, names:
     )
 
 
-_PLANS: weakref.WeakKeyDictionary[FlatModel, dict[bool, Plan]] = weakref.WeakKeyDictionary()
+_PLANS: weakref.WeakKeyDictionary[FlatModel, dict[bool, LayerMap]] = weakref.WeakKeyDictionary()
 
 
-def plan_for(model: FlatModel, x: Tensor, y: Tensor) -> Plan:
-    """The plan of a model in the mode it is in; made on the first call by trying it on a few of the samples."""
-    plans = _PLANS.setdefault(model, {})
+def layer_map_for(model: FlatModel, x: Tensor, y: Tensor) -> LayerMap:
+    """The layer_map of a model in the mode it is in; made on the first call by trying it on a few of the samples."""
+    layer_maps = _PLANS.setdefault(model, {})
     mode = model.module.training
-    if mode not in plans:
-        with torch.random.fork_rng(devices=[]):
-            plans[mode] = _make_plan(model, x, y)
-    return plans[mode]
+    if mode not in layer_maps:
+        with torch.random.fork_rng(devices=[]), model.exactly():
+            layer_maps[mode] = _make_plan(model, x, y)
+    return layer_maps[mode]
 
 
-def _make_plan(model: FlatModel, x: Tensor, y: Tensor) -> Plan:
+def forget_layer_maps(model: FlatModel) -> None:
+    """As if the model had never been asked for a layer_map."""
+    _PLANS.pop(model, None)
+
+
+def _make_plan(model: FlatModel, x: Tensor, y: Tensor) -> LayerMap:
     starts = torch.tensor([0, *model.sizes]).cumsum(0).tolist()
     slots = tuple(Slot(start, shape) for start, (_, shape) in zip(starts[:-1], model.layout, strict=True))
     index = {id(p): i for i, p in enumerate(model.parameters)}
@@ -175,26 +183,26 @@ def _make_plan(model: FlatModel, x: Tensor, y: Tensor) -> Plan:
             owned[module] = names
     # Batch sizes that differ from the real one tell a batch dimension from another of equal length.
     few = 2 if len(x) == 3 else 3
-    pick = torch.arange(few) % len(x)
-    sound, floats = _agreeing(Plan(slots, owned, few), model, x[pick], y[pick])
+    pick = torch.arange(few, device=x.device) % len(x)
+    sound, floats = _agreeing(LayerMap(slots, owned, few), model, x[pick], y[pick])
     owned = {module: names for module, names in owned.items() if sound.issuperset(names.values())}
-    return Plan(slots, owned, max(8, ACTIVATION_FLOATS // max(1, floats // few)))
+    return LayerMap(slots, owned, max(8, ACTIVATION_FLOATS // max(1, floats // few)))
 
 
-def _agreeing(plan: Plan, model: FlatModel, x: Tensor, y: Tensor) -> tuple[set[int], int]:
+def _agreeing(layer_map: LayerMap, model: FlatModel, x: Tensor, y: Tensor) -> tuple[set[int], int]:
     """The parameters whose per-sample gradients, read from calls, equal one-sample-at-a-time autograd."""
     try:
-        reading = plan.read(model, x, y)
+        reading = layer_map.read(model, x, y)
         _one_sample(model, x[:1], y[:1])
     except (RuntimeError, ValueError):
         # A layer that cannot work like this (an input changed in place, BatchNorm on one sample) tells nothing.
         return set(), 0
-    sound = set(range(len(plan.slots))) - set(reading.rest)
-    out = torch.zeros(model.d)
+    sound = set(range(len(layer_map.slots))) - set(reading.rest)
+    out = torch.zeros(model.d, device=x.device)
     for s in range(len(x)):
         here = slice(s, s + 1)
         reading.total(here, out)
-        sound -= _differing(plan.slots, sound, _one_sample(model, x[here], y[here]), out)
+        sound -= _differing(layer_map.slots, sound, _one_sample(model, x[here], y[here]), out)
     return sound, reading.floats
 
 
@@ -203,12 +211,13 @@ def _differing(slots: tuple[Slot, ...], among: set[int], grads: tuple[Tensor | N
     for i in among:
         have, want = slots[i].of(out), grads[i]
         want = torch.zeros_like(have) if want is None else want
-        if not float(torch.dist(have, want)) <= 1e-3 * float(want.norm()) + 1e-7:
+        apart, size = host(torch.stack([torch.dist(have, want), want.norm()])).tolist()
+        if not apart <= 1e-3 * size + 1e-7:
             differing.add(i)
     return differing
 
 
 def _one_sample(model: FlatModel, x: Tensor, y: Tensor) -> tuple[Tensor | None, ...]:
     with torch.enable_grad():
-        loss = model.task.losses(model.module(x), y, "mean")
+        loss = model.task.losses(model.outputs(x), y, "mean")
     return torch.autograd.grad(loss, model.parameters, allow_unused=True)

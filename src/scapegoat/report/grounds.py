@@ -1,0 +1,88 @@
+"""What a verdict rests on: the epsilon that its runs show, and the checks that its figures passed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scapegoat.membership.epsilon import CONFIDENCE
+from scapegoat.report.facts import Facts
+from scapegoat.report.measures import number, written
+from scapegoat.report.model import Judgement
+from scapegoat.report.wording import listed, rule
+
+BOUNDS = {
+    "any_mechanism": "whatever the mechanism",
+    "gaussian_noise": "if the noise is Gaussian",
+    "gaussian_noise_by_auc": "if it is Gaussian and targets do not sway each other",
+    "one_threshold": "at one threshold if targets do not sway each other",
+}
+"""Lower bounds on epsilon, by what they take for granted."""
+_SURE = f"{CONFIDENCE:.0%} sure, delta 1e-5"
+
+
+def accounted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    """Accounted epsilons, and what the runs show against them."""
+    sentences = []
+    for j in judgements:
+        if j.epsilon is None:
+            continue
+        unit = {"record": " per record", "client": " per client, so per record at most that"}.get(j.epsilon_unit, "")
+        claim = f"{rule(j.defense)} accounts for an epsilon of {j.epsilon:.2f}{unit}"
+        if j.epsilon_lower is None:
+            sentences.append(f"{claim}.")
+        elif j.refuted:
+            sentences.append(
+                f"{claim}, but its runs show at least {j.epsilon_lower:.2f} per record (95% sure): that is a bug in "
+                "the noise or in its accounting."
+            )
+        else:
+            sentences.append(f"{claim}; its runs show at least {j.epsilon_lower:.2f} per record.")
+    return tuple(sentences)
+
+
+def shown(judgements: Sequence[Judgement], runs: Sequence[Facts]) -> tuple[str, ...]:
+    """The epsilon that the attacks refute under each rule, beside the most that so many targets could show."""
+    judged = [j for j in judgements if j.epsilon_lower is not None and j.status != "unjudged"]
+    ceilings = [run.epsilon_ceiling for run in runs if run.epsilon_ceiling is not None]
+    if not judged or not ceilings:
+        return ()
+    names = [f"{j.epsilon_lower:.2f} under {rule(j.defense)}" for j in judged if j.epsilon_lower]
+    if not names:
+        return ("In terms of differential privacy the attacks refute no epsilon at all.",)
+    return (
+        f"In terms of differential privacy, epsilon is at least {listed(names)} ({_SURE}); so many targets can show "
+        f"{min(ceilings):.2f} at most, however much leaks.",
+    )
+
+
+def checked(runs: Sequence[Facts], others: int) -> tuple[str, ...]:
+    """Why the figures may be believed: who made the members, what records alone tell, what `others` can resolve."""
+    sentences = []
+    if runs and all(run.coins for run in runs):
+        sentences.append("A fair coin per target decided whether it was trained on.")
+    blind = [run.blind for run in runs if run.blind is not None]
+    if blind:
+        worst = max(blind, key=lambda auc: auc.low)
+        found = "that is chance" if worst.low <= 0.5 else "more than chance"
+        sentences.append(
+            f"A classifier that sees records and labels but no model tells members with an AUC of {written(worst)}: "
+            f"{found}."
+        )
+    if 0 < others < 1000:
+        able = "can show a false alarm rate of 1%, not one of 0.1%"
+        sentences.append(f"{others:,} non-members {able if others >= 100 else 'cannot show a false alarm rate of 1%'}.")
+    return tuple(sentences)
+
+
+def of_run(run: Facts) -> tuple[str, ...]:
+    """The same of one run, with every bound on epsilon."""
+    sentences = []
+    if run.bounds:
+        bounds = listed([f"{run.bounds[key]:.2f} {text}" for key, text in BOUNDS.items() if key in run.bounds])
+        most = "" if run.epsilon_ceiling is None else f"; so many targets can show {run.epsilon_ceiling:.2f} at most"
+        sentences.append(f"Epsilon is at least {bounds} ({_SURE}{most}).")
+    elif run.epsilon_lower is not None:
+        sentences.append(f"Epsilon is at least {number(run.epsilon_lower)} ({_SURE}).")
+    if run.epsilon is not None:
+        sentences.append(f"The run accounts for an epsilon of {number(run.epsilon)} per {run.epsilon_unit}.")
+    return tuple(sentences)

@@ -1,0 +1,108 @@
+"""What a verdict rests on is said: epsilon beside its ceiling, the checks, and what cannot be resolved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scapegoat import report
+from scapegoat.membership.assessment import Scored
+from scapegoat.membership.epsilon import one_run
+from scapegoat.membership.metrics import Estimate
+from scapegoat.report import grounds, payload
+from scapegoat.report.facts import Facts
+from scapegoat.report.model import Judgement
+from tests.report import synthetic
+
+
+def with_guards(folder: Path, blind: float = 0.5) -> report.Page:
+    """Three runs of coins, with their guards and every figure of their scores."""
+    for attack, defense in (("passive", "fedavg"), ("fedpoisonmia", "fedavg"), ("fedpoisonmia", "atm")):
+        spec = synthetic.make_spec(attack, defense, rounds=40) | {"evaluation": {"design": "coin"}}
+        summary = synthetic.write_run(folder, spec)
+        path = next(path for path in folder.rglob("summary.json") if summary["spec_hash"] in str(path))
+        targets = report.build(folder).studies[0].matrix.cells[attack, defense].runs[0].told
+        assert targets is not None
+        found = Scored(targets.member, True, {"final_margin": targets.score(None)})
+        validity = {**found.validity(None), "blind_auc": blind, "blind_auc_ci": [blind - 0.05, blind + 0.05]}
+        path.write_text(
+            json.dumps({**summary, "membership": {**summary["membership"], **found.figures()}, "validity": validity})
+        )
+    return report.build(folder)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> report.Page:
+    return with_guards(tmp_path_factory.mktemp("guards"))
+
+
+def test_epsilon_is_shown_under_every_rule_beside_the_most_that_the_targets_can_show(page: report.Page) -> None:
+    verdict = page.studies[0].verdict
+    averaging = verdict.of("fedavg")
+    assert averaging is not None
+    assert averaging.epsilon_lower is not None
+    assert f"epsilon is at least {averaging.epsilon_lower:.2f} under FedAvg" in verdict.text
+    assert "so many targets can show 4.59 at most" in verdict.text
+    shown = report.to_html(page)
+    assert f"ε at least {averaging.epsilon_lower:.2f}" in shown
+
+
+def test_a_bound_of_nothing_is_not_printed_as_a_bound() -> None:
+    judged = [Judgement("fedavg", "closed", epsilon_lower=0.0)]
+    (sentence,) = grounds.shown(judged, [Facts(epsilon_ceiling=4.6)])
+    assert sentence == "In terms of differential privacy the attacks refute no epsilon at all."
+
+
+def test_a_rules_epsilon_pays_for_all_of_its_runs(page: report.Page) -> None:
+    runs = [cell.runs[0] for (_, defense), cell in page.studies[0].matrix.cells.items() if defense == "fedavg"]
+    alone = max(one_run(run.told.score(None), run.told.member).epsilon for run in runs if run.told is not None)
+    averaging = page.studies[0].verdict.of("fedavg")
+    assert averaging is not None
+    assert averaging.epsilon_lower is not None
+    assert 0 < averaging.epsilon_lower < alone
+
+
+def test_the_checks_are_shown_with_their_figures(page: report.Page) -> None:
+    text = page.studies[0].verdict.text
+    assert "A fair coin per target decided whether it was trained on." in text
+    assert "tells members with an AUC of 0.50 [0.45, 0.55]: that is chance." in text
+    assert "150 non-members can show a false alarm rate of 1%, not one of 0.1%." in text
+
+
+def test_a_cell_lists_every_score_with_what_cannot_be_resolved_and_every_bound(page: report.Page) -> None:
+    run: dict[str, Any] = json.loads(payload.to_json(page))["studies"][0]["cells"][1][0]["runs"][0]
+    ((name, seat, _, _, rare, p),) = run["scores"]
+    assert (name, seat, rare, p) == ("final_margin", "client", "not resolvable", "0.001")
+    (bounds, *_) = run["grounds"]
+    for assumption in grounds.BOUNDS.values():
+        assert assumption in bounds
+
+
+@pytest.mark.parametrize(("others", "says"), [(0, ""), (60, "cannot show a false alarm rate of 1%"), (1000, "")])
+def test_what_the_non_members_can_resolve_is_said_where_it_matters(others: int, says: str) -> None:
+    told = " ".join(grounds.checked([], others))
+    assert says in told if says else not told
+
+
+def test_records_that_tell_members_are_not_called_chance() -> None:
+    (sentence,) = grounds.checked([Facts(blind=Estimate(0.7, 0.66, 0.74))], 0)
+    assert sentence.endswith("0.70 [0.66, 0.74]: more than chance.")
+
+
+def test_a_run_that_accounts_for_an_epsilon_says_so_in_its_cell() -> None:
+    told = grounds.of_run(Facts(epsilon=2.5, epsilon_unit="record", epsilon_lower=1.25))
+    assert told == (
+        "Epsilon is at least 1.25 (95% sure, delta 1e-5).",
+        "The run accounts for an epsilon of 2.50 per record.",
+    )
+
+
+def test_without_coins_no_epsilon_is_claimed(tmp_path: Path) -> None:
+    for attack in ("passive", "fedpoisonmia"):
+        synthetic.write_run(tmp_path, synthetic.make_spec(attack, "fedavg", rounds=40))
+    text = report.build(tmp_path).studies[0].verdict.text
+    assert "differential privacy, epsilon" not in text
+    assert "fair coin" not in text
