@@ -15,9 +15,10 @@ for name in mask-selection more-defenses main-c10 async-c08 async-c10 malicious-
   sweep $name --data location30 --rounds 150 --out "$runs/location30"
 done
 for name in beyond skewed; do sweep "$here/$name.yaml" --out "$runs/location30"; done
-for name in reference reference-slow reference-masks; do sweep "$here/$name.yaml" --seeds 3 --out "$runs/location30"; done
+for name in reference reference-slow reference-masks reputation; do sweep "$here/$name.yaml" --seeds 3 --out "$runs/location30"; done
 for name in reference-noise reference-slow-coordinates; do sweep "$here/$name.yaml" --out "$runs/location30"; done
 sweep "$here/partial.yaml" --out "$runs/hospital"
+sweep "$here/reputation.yaml" --data hospital --rounds 150 --seeds 3 --out "$runs/hospital"
 sweep "$here/cifar10.yaml" --out "$runs/cifar10"
 
 for name in hospital location30 cifar10; do
