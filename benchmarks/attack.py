@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,11 +14,13 @@ from benchmarks.memory import extra_memory
 from benchmarks.round import passes
 from benchmarks.timing import interleaved, log, with_threads
 from scapegoat import attacks, models
-from scapegoat.attacks import AttackerView, Samples
+from scapegoat.attacks import AttackerView, Crafted, Samples
 from scapegoat.data import Dataset
+from scapegoat.experiments.route_timing import answered, crafting_questions
 from scapegoat.federation.clients import BenignClients
 from scapegoat.federation.local import Gradient
 from scapegoat.gradients import GradientOracle
+from scapegoat.kernels.routes import FIXED, Routes
 from scapegoat.models import FlatModel
 
 CLIENTS, BATCH, PEERS = 8, 64, 7
@@ -77,14 +80,22 @@ def _case(name: str, case: dict[str, Any], quick: bool) -> dict[str, Any]:
         generator=torch.Generator().manual_seed(0),
     )
     attack = attacks.get("fedpoisonmia")
-    chosen = attack.craft(view).masks
+    wrong = Samples(hidden.x, view.wrong_labels)
+    choice = answered(model, crafting_questions(model, vector, wrong, view.mask, view.peers))
+
+    def crafted(routes: Routes) -> Crafted:
+        model.routes = routes
+        try:
+            return attack.craft(view)
+        finally:
+            model.routes = FIXED
+
+    chosen = crafted(choice.routes).masks
     tabular = len(case["shape"]) == 1
     repeats = 3 if quick else 15 if tabular else 7
-    seconds = interleaved(
-        {"craft": lambda: attack.craft(view), "round": honest_round, "plain": plain_round, "step": client_step},
-        repeats,
-        warmup=2,
-    )
+    calls: dict[str, Callable[[], object]] = {"round": honest_round, "plain": plain_round, "step": client_step}
+    calls |= {"craft": lambda: crafted(choice.routes), "fixed": lambda: crafted(FIXED)}
+    seconds = interleaved(calls, repeats, warmup=2)
     figures: dict[str, Any] = {
         "parameters": model.d,
         "targets": targets,
@@ -93,14 +104,17 @@ def _case(name: str, case: dict[str, Any], quick: bool) -> dict[str, Any]:
         "honest_round_seconds": seconds["round"],
         "plain_passes_seconds": seconds["plain"],
         "client_step_seconds": seconds["step"],
+        "routes": choice.routes.as_dict(),
+        "milliseconds_by_route": choice.milliseconds,
         "honest_rounds": seconds["craft"] / seconds["round"],
+        "honest_rounds_by_fixed_routes": seconds["fixed"] / seconds["round"],
         "plain_passes": seconds["craft"] / seconds["plain"],
         "client_steps": seconds["craft"] / seconds["step"],
     }
     if "rounds" in case and not quick:
         figures["honest_rounds_limit"] = case["rounds"]
     if tabular:
-        figures["peak_extra_floats_per_parameter"] = extra_memory(lambda: attack.craft(view), 4 * model.d)
+        figures["peak_extra_floats_per_parameter"] = extra_memory(lambda: crafted(choice.routes), 4 * model.d)
         figures["memory_limit"] = MEMORY_LIMIT
     if case.get("plain", True):
         started = time.perf_counter()

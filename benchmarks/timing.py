@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from scapegoat.heap import keep_pages
+
 log = logging.getLogger("benchmarks")
 """Says what is being measured."""
 
@@ -33,7 +35,8 @@ def interleaved(functions: dict[str, Callable[[], Any]], repeats: int, warmup: i
 
 @contextmanager
 def with_threads(wanted: int) -> Iterator[None]:
-    """Let PyTorch compute with so many threads."""
+    """Let PyTorch compute with so many threads, and keep freed memory as a run does."""
+    keep_pages()
     before = torch.get_num_threads()
     torch.set_num_threads(wanted)
     try:

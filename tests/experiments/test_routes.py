@@ -109,7 +109,7 @@ def test_routes_agree_up_to_rounding(cache: Path) -> None:
     [
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
-        lambda text: text.replace('"format": 1', '"format": 0'),
+        lambda text: text.replace('"format": 2', '"format": 0'),
         lambda text: json.dumps(json.loads(text) | {"routes": {"passes": "by magic"}}),
         lambda text: json.dumps(json.loads(text) | {"routes": {"together": -1}}),
         lambda text: json.dumps(json.loads(text) | {"routes": {"detour": "dense"}}),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from scapegoat.gradients import GradientOracle, client_gradients
 from scapegoat.kernels import sparse_products as products
-from scapegoat.kernels.sparse_products import InputFacts, SparseRows, facts, self_products
+from scapegoat.kernels.sparse_products import InputFacts, SparseRows, facts
 from scapegoat.modelling.flat_model import FlatModel
 from tests.reference.gradients import sample_gradients
 
@@ -105,12 +105,3 @@ def test_facts_are_remembered_until_the_tensor_changes_or_dies() -> None:
     known = len(products._FACTS)
     del x
     assert len(products._FACTS) < known
-
-
-@given(st.integers(1, 80), st.integers(0, 40))
-@settings(max_examples=20, deadline=None)
-def test_self_products_are_symmetric_and_right(rows: int, width: int) -> None:
-    matrix = torch.randn(rows, width)
-    have = self_products(matrix)
-    assert torch.equal(have, have.T)
-    torch.testing.assert_close(have, matrix @ matrix.T, rtol=1e-4, atol=1e-4)

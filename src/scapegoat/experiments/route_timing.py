@@ -5,19 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
 import torch
+from torch import Tensor
 
 from scapegoat import geometry
+from scapegoat.crafting.contract import Samples
 from scapegoat.federation.cast import Cast
 from scapegoat.gradients import GradientOracle
-from scapegoat.gradients.layer_map import forget_layer_maps
+from scapegoat.gradients.layer_map import CONVOLUTIONS, forget_layer_maps
 from scapegoat.gradients.perceptron import Perceptron
 from scapegoat.kernels.routes import FIXED, Product, Routes
+from scapegoat.kernels.row_products import row_products, self_products, vector_products
 from scapegoat.kernels.sparse_products import facts
+from scapegoat.modelling.flat_model import FlatModel
 
 CLIENTS = 8
 """Clients that train while their passes are timed, at the most."""
@@ -33,6 +37,9 @@ NEAR, NEARER, GAIN = 1.3, 1.1, 0.97
 is not taken."""
 
 Clock = Callable[[], float]
+
+Question = tuple[str, list[Routes], Callable[[], object]]
+"""What is asked, the candidates with the rule of thumb first, and the work that tells them apart."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +76,18 @@ def fastest(candidates: Sequence[Routes], call: Callable[[Routes], object], cloc
 
 def timed(cast: Cast) -> Choice:
     """Time every question that this federation's rounds will ask. Nothing about it is changed."""
-    model, before = cast.model, cast.model.routes
+    return answered(cast.model, _questions(cast))
+
+
+def answered(model: FlatModel, questions: Iterable[Question]) -> Choice:
+    """The fastest routes for these questions about a model, which keeps its own."""
+    before = model.routes
     chosen: dict[str, str | int] = {}
     milliseconds: dict[str, dict[str, float]] = {}
     clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
     try:
         with torch.random.fork_rng(devices=[]):
-            for name, candidates, work in _questions(cast):
+            for name, candidates, work in questions:
 
                 def call(routes: Routes, work: Callable[[], object] = work) -> None:
                     model.routes = routes
@@ -97,11 +109,8 @@ def training_candidates(cast: Cast) -> dict[str, Routes]:
     return {candidate.in_words: candidate for candidate in found if candidate != FIXED}
 
 
-Question = tuple[str, list[Routes], Callable[[], object]]
-
-
 def _questions(cast: Cast) -> Iterator[Question]:
-    """What is asked, the candidates with the rule of thumb first, and the work that tells them apart."""
+    """Every question that the rounds of this federation ask."""
     model, vector = cast.model, cast.server.parameters
     honest = [c for c in cast.setting.pick(cast.seed, 0) if c < cast.setting.benign][:CLIENTS]
     updates = torch.empty(max(len(honest), 1), model.d)
@@ -126,19 +135,36 @@ def _questions(cast: Cast) -> Iterator[Question]:
     if targets.dim() == 4:
         sizes = [FIXED, *(Routes(scored_images=size) for size in (16, 32, 128))]
         yield "scoring", sizes, lambda: model.logits(vector, targets[:128])
-    crafts = cast.setting.malicious and cast.attacker.attack.per_sample
-    if crafts and mask.x.dim() == 2 and facts(mask.x).sparse is not None:
-        both = [FIXED, *(Routes(crafting=product) for product in get_args(Product))]
+    if cast.setting.malicious and cast.attacker.attack.per_sample:
         peers = updates if cast.benign.local.shares_passes(model) else torch.randn_like(updates)
+        yield from crafting_questions(model, vector, Samples(targets, cast.attacker.wrong_labels), mask, peers)
+
+
+def crafting_questions(
+    model: FlatModel, vector: Tensor, wrong: Samples, mask: Samples, peers: Tensor
+) -> Iterator[Question]:
+    """What crafting asks: the targets with wrong labels, single mask samples, their products with peers' updates."""
+    if mask.x.dim() == 2 and facts(mask.x).sparse is not None:
+        both = [FIXED, *(Routes(crafting=product) for product in get_args(Product))]
 
         def craft() -> None:
             oracle = GradientOracle(model, vector)
-            oracle.mean(targets, cast.attacker.wrong_labels)
+            oracle.mean(wrong.x, wrong.y)
             samples = oracle.per_sample(mask.x, mask.y)
             samples.gram()
             samples.dot(peers)
 
         yield "crafting", both, craft
+    convolutions = [m.weight.numel() for m in model.module.modules() if isinstance(m, CONVOLUTIONS)]
+    if convolutions and len(row_products()) > 1:
+        # The largest one tells: the passes before are the same, whichever way the products are taken.
+        rows, vectors = (torch.randn(many, max(convolutions)) for many in (len(mask), len(peers)))
+
+        def multiply() -> None:
+            self_products(rows, model.routes.rows)
+            vector_products(rows, vectors, model.routes.rows)
+
+        yield "products of rows", [FIXED, *(Routes(rows=product) for product in row_products()[1:])], multiply
 
 
 def _training(cast: Cast, client: int) -> list[Routes]:

@@ -23,7 +23,7 @@ from scapegoat.kernels.routes import Routes, RoutesBy
 
 log = logging.getLogger("scapegoat.experiments")
 
-_FORMAT = 1
+_FORMAT = 2
 _FILE = "routes.json"
 
 

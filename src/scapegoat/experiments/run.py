@@ -26,6 +26,7 @@ from scapegoat.experiments.staging import Pins, staged
 from scapegoat.experiments.store import RunStore
 from scapegoat.federation import RoundRecord
 from scapegoat.federation.simulation import Simulation
+from scapegoat.heap import keep_pages
 from scapegoat.membership.assessment import Scored, observed_scores
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ def run(
         return Result(parsed, dict(found.summary), runs.rounds(name), runs.targets(name))
     threads = torch.get_num_threads()
     torch.set_num_threads(parsed.threads)
+    keep_pages()
     try:
         with notebook_progress() as line, devices.repeatable(parsed.device), _crew(parsed, shards, ray, root) as crew:
             shown = line.show_round if line is not None and progress is None else progress

@@ -11,7 +11,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from scapegoat.gradients.layer_gradients import BLOCK_FLOATS, Piece, SampleRows, Slot
-from scapegoat.kernels.sparse_products import self_products
+from scapegoat.kernels.row_products import self_products
 from scapegoat.modelling.flat_model import FlatModel
 
 KEPT_FLOATS = 100_000_000

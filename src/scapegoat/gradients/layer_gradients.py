@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from scapegoat.devices import exact, host
-from scapegoat.kernels.routes import Product
-from scapegoat.kernels.sparse_products import InputFacts, self_products
+from scapegoat.kernels.routes import Product, RowProduct
+from scapegoat.kernels.row_products import self_products, vector_products
+from scapegoat.kernels.sparse_products import InputFacts
 
 BLOCK_FLOATS = 8_000_000
 """Room for intermediate results: what would take more is worked through in blocks of this many floats (32 MB)."""
@@ -174,8 +175,8 @@ class LinearGradients:
 class SampleRows:
     """Per-sample gradients written out [s, p], for parameters where that is small or nothing better is known."""
 
-    def __init__(self, parts: list[tuple[Slot, Tensor]]) -> None:
-        self.parts = parts
+    def __init__(self, parts: list[tuple[Slot, Tensor]], route: RowProduct | None = None) -> None:
+        self.parts, self.route = parts, route
 
     @staticmethod
     def joined(pieces: list[SampleRows]) -> SampleRows:
@@ -183,20 +184,24 @@ class SampleRows:
         if len(pieces) == 1:
             return pieces[0]
         columns = zip(*(piece.parts for piece in pieces), strict=True)
-        return SampleRows([(column[0][0], torch.cat([rows for _, rows in column])) for column in columns])
+        parts = [(column[0][0], torch.cat([rows for _, rows in column])) for column in columns]
+        return SampleRows(parts, pieces[0].route)
 
     def gram(self) -> Tensor:
         """G G^T."""
-        total = self_products(self.parts[0][1])
+        total = self_products(self.parts[0][1], self.route)
         for _, rows in self.parts[1:]:
-            total += self_products(rows)
+            total += self_products(rows, self.route)
         return total
 
     def dot(self, vectors: Tensor) -> Tensor:
         """G V^T."""
         total = torch.zeros(len(self.parts[0][1]), len(vectors), device=vectors.device)
         for slot, rows in self.parts:
-            total.addmm_(rows, slot.columns(vectors).T)
+            if self.route is None:
+                total.addmm_(rows, slot.columns(vectors).T)
+            else:
+                total += vector_products(rows, slot.columns(vectors), self.route)
         return total
 
     def combine(self, weights: Tensor, out: Tensor) -> None:
@@ -215,7 +220,7 @@ class SampleRows:
 
     def weighted(self, weights: Tensor) -> SampleRows:
         """The rows, changed in place."""
-        return SampleRows([(slot, rows.mul_(weights[:, None])) for slot, rows in self.parts])
+        return SampleRows([(slot, rows.mul_(weights[:, None])) for slot, rows in self.parts], self.route)
 
 
 class Positions:

@@ -15,6 +15,7 @@ from scapegoat.devices import host
 from scapegoat.gradients.layer_gradients import LinearGradients, Piece, SampleRows, Slot
 from scapegoat.gradients.layers import maker
 from scapegoat.gradients.recording import Recording, record
+from scapegoat.kernels.routes import RowProduct
 from scapegoat.modelling.flat_model import FlatModel
 
 ACTIVATION_FLOATS = 40_000_000
@@ -46,9 +47,9 @@ class RowStore:
                 kept = self._rows[slot] = torch.empty(samples, slot.size, device=rows.device)
             kept[start : start + len(rows)] = rows
 
-    def take(self, piece: SampleRows) -> SampleRows:
+    def take(self, piece: SampleRows, route: RowProduct | None) -> SampleRows:
         """The rows of all samples for the parameters of a chunk's piece."""
-        return SampleRows([(slot, self._rows[slot]) for slot, _ in piece.parts])
+        return SampleRows([(slot, self._rows[slot]) for slot, _ in piece.parts], route)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class LayerMap:
                     else:
                         found.setdefault(module, []).append(piece)
         pieces = [
-            store.take(piece)
+            store.take(piece, model.routes.rows)
             if isinstance(piece := found[module][0], SampleRows) and store
             else piece.joined(found[module])
             for module in told

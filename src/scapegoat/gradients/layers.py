@@ -88,7 +88,9 @@ def _conv_weight_rows(module: nn.Conv1d | nn.Conv2d | nn.Conv3d, call: Call) -> 
     else:
         padding = list(module.padding)
     samples = len(x)
-    weight = module.weight.detach().expand(samples, *module.weight.shape).flatten(0, 1)
+    # Only its shape is asked for: one number that stands for all of them spares a copy of the weight per sample.
+    outputs, *kernel = module.weight.shape
+    weight = module.weight.detach().new_zeros(()).expand(samples * outputs, *kernel)
     found = torch.ops.aten.convolution_backward(
         delta.reshape(1, -1, *delta.shape[2:]),
         x.reshape(1, -1, *x.shape[2:]),
@@ -151,7 +153,7 @@ def batch_norm(module: nn.Module, calls: list[Call], slots: Slots) -> Piece:
 def _affine(
     calls: list[Call], slots: Slots, normalise: Callable[[Tensor], Tensor], summed: Callable[[Tensor], Tensor]
 ) -> Piece:
-    weight = _summed([summed(normalise(call.inputs) * call.grads) for call in calls])
+    weight = _summed([summed(normalise(call.inputs).mul_(call.grads)) for call in calls])
     bias = _summed([summed(call.grads) for call in calls])
     return _rows(slots, weight=weight, bias=bias)
 

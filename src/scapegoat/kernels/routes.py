@@ -9,6 +9,9 @@ from typing import Any, Literal, get_args
 Product = Literal["dense", "looked_up"]
 """How a matrix of records, most of them zeros, is multiplied."""
 
+RowProduct = Literal["blas", "blocks"]
+"""Who multiplies gradients that are written out: the BLAS libraries, or oneDNN block by block."""
+
 Passes = Literal["hand", "autograd"]
 """Who differentiates the clients' passes: our own passes (by hand, or shared by several clients), or autograd alone."""
 
@@ -29,6 +32,7 @@ class Routes:
     weights: the product that is the first weight's gradient, in training.
     scoring: the product of the targets with the first weight.
     crafting: all products of records that crafting and other questions about single samples ask for.
+    rows: the inner products of gradients that are written out, which is what crafting has of convolutions.
     images: images that pass at once in training.
     scored_images: images that are scored at once.
     """
@@ -40,6 +44,7 @@ class Routes:
     weights: Product | None = None
     scoring: Product | None = None
     crafting: Product | None = None
+    rows: RowProduct | None = None
     images: int | None = None
     scored_images: int | None = None
 
@@ -55,7 +60,7 @@ class Routes:
     @classmethod
     def parse(cls, plain: Mapping[str, Any]) -> Routes:
         """What `as_dict` wrote; ValueError for anything else."""
-        words = {"passes": get_args(Passes)} | dict.fromkeys(_PRODUCTS, get_args(Product))
+        words = {"passes": get_args(Passes), "rows": get_args(RowProduct)} | dict.fromkeys(_PRODUCTS, get_args(Product))
         known = {field.name for field in fields(cls)}
         for name, value in plain.items():
             fine = value in words[name] if name in words else type(value) is int and value > 0

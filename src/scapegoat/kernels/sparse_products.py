@@ -5,7 +5,6 @@ Untold, a rule of thumb decides, so that the same sums are taken in the same ord
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,11 +12,11 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from scapegoat.kernels.routes import Product
+from scapegoat.kernels.row_products import self_products
 from scapegoat.kernels.trying import Tried
 
 DENSEST = 0.2
@@ -28,24 +27,6 @@ STRIP = 64
 
 LOOKED_UP = 1 << 16
 """Sums that are looked up before they are written to where they belong: more would take memory and save no time."""
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def self_products(rows: Tensor) -> Tensor:
-    """R R^T [s, s] for float32 rows: NumPy calls BLAS's `syrk`, half the work of the product that torch would do.
-
-    It uses as many threads as torch does, so that results do not depend on how many a machine has. Elsewhere than on a
-    processor it is torch's product.
-    """
-    if rows.device.type != "cpu":
-        return rows @ rows.T
-    array = rows.detach().numpy()
-    with _blas().limit(limits=torch.get_num_threads(), user_api="blas"):
-        return torch.from_numpy(array @ array.T)
 
 
 class SparseRows:

@@ -24,6 +24,7 @@ from scapegoat.experiments.run import prepare
 from scapegoat.experiments.summary import versions
 from scapegoat.federation.simulation import Simulation
 from scapegoat.files import whole
+from scapegoat.heap import keep_pages
 from scapegoat.sweeping.grid import Cell, Grid
 
 COLUMNS = pa.schema(
@@ -166,6 +167,7 @@ def _federation(cell: Cell, root: str | Path | None) -> tuple[Simulation, Callab
         }
     )
     torch.set_num_threads(spec.threads)
+    keep_pages()
     simulation = prepare(spec, root)
     benign = list(range(simulation.setting.benign))
 

@@ -19,6 +19,7 @@ from scapegoat.errors import InputError
 from scapegoat.experiments.ray_cluster import settle_in
 from scapegoat.experiments.spec import parse
 from scapegoat.experiments.staging import Pins, staged
+from scapegoat.heap import keep_pages
 from scapegoat.kernels.routes import Routes
 from scapegoat.modelling.seeding import torch_seeded
 from scapegoat.split_rows import LINE, Held, laid_out
@@ -54,6 +55,7 @@ class Shard:
         if parsed.hash != name:
             raise InputError("the data or the model is another one on this machine than where the run was started")
         torch.set_num_threads(parsed.threads)
+        keep_pages()
         self._benign = staged(parsed, around["root"]).benign
 
     def pid(self) -> int:
