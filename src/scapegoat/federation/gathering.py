@@ -36,13 +36,50 @@ SCRATCH_FLOATS = 1 << 26
 """Updates that are computed in float32 before they are held in fewer bits (256 MB), at least one."""
 
 
-class InFewerBits:
+class _InThisProcess:
+    """The rows that every round uses again: honest updates first, what is sent behind them."""
+
+    def __init__(self, cast: Cast, dtype: torch.dtype) -> None:
+        self._benign = cast.benign
+        self._updates = torch.empty(cast.setting.picked, cast.model.d, dtype=dtype, device=cast.model.device)
+        self._honest = 0
+
+    def honest(self) -> Tensor:
+        """As they are held, not copied."""
+        return self._updates[: self._honest]
+
+    def send(self, updates: Tensor) -> None:
+        """Copied to their rows, and rounded where those have fewer bits."""
+        self._updates[self._honest :] = updates
+
+    def matrix(self) -> Tensor:
+        """As they are held, not copied."""
+        return self._updates
+
+
+class InOnePlace(_InThisProcess):
+    """All updates in this process, in float32."""
+
+    def __init__(self, cast: Cast) -> None:
+        super().__init__(cast, torch.float32)
+
+    def train(self, round_: int, clients: list[int], starts: list[Tensor]) -> tuple[Number, Tensor]:
+        """Pass after pass."""
+        self._honest = len(clients)
+        if not clients:
+            return float("nan"), torch.empty(0, device=self._updates.device)
+        return self._benign.updates(round_, clients, starts, self.honest())
+
+    def stack(self) -> Stack:
+        """A view of them."""
+        return stacked(self._updates)
+
+
+class InFewerBits(_InThisProcess):
     """All updates in this process, held in bfloat16: computed in float32 a few at a time, and read so."""
 
     def __init__(self, cast: Cast) -> None:
-        self._benign = cast.benign
-        self._updates = torch.empty(cast.setting.picked, cast.model.d, dtype=torch.bfloat16, device=cast.model.device)
-        self._honest = 0
+        super().__init__(cast, torch.bfloat16)
 
     def train(self, round_: int, clients: list[int], starts: list[Tensor]) -> tuple[Number, Tensor]:
         """Pass after pass, each into the same few rows."""
@@ -66,18 +103,6 @@ class InFewerBits:
         assert statistics is not None
         return losses / len(clients), statistics / len(clients)
 
-    def honest(self) -> Tensor:
-        """As they are held."""
-        return self._updates[: self._honest]
-
-    def send(self, updates: Tensor) -> None:
-        """Rounded to their rows."""
-        self._updates[self._honest :] = updates
-
-    def matrix(self) -> Tensor:
-        """As they are held."""
-        return self._updates
-
     def stack(self) -> Stack:
         """Read in float32, piece by piece."""
         return narrow(self._updates)
@@ -86,35 +111,3 @@ class InFewerBits:
 def here(cast: Cast) -> Gathering:
     """All updates in this process, held as the setting says."""
     return InFewerBits(cast) if cast.setting.updates == "bfloat16" else InOnePlace(cast)
-
-
-class InOnePlace:
-    """All updates in this process, in memory that every round uses again."""
-
-    def __init__(self, cast: Cast) -> None:
-        self._benign = cast.benign
-        self._updates = torch.empty(cast.setting.picked, cast.model.d, device=cast.model.device)
-        self._honest = 0
-
-    def train(self, round_: int, clients: list[int], starts: list[Tensor]) -> tuple[Number, Tensor]:
-        """Pass after pass."""
-        self._honest = len(clients)
-        if not clients:
-            return float("nan"), torch.empty(0, device=self._updates.device)
-        return self._benign.updates(round_, clients, starts, self.honest())
-
-    def honest(self) -> Tensor:
-        """As they are, not copied."""
-        return self._updates[: self._honest]
-
-    def send(self, updates: Tensor) -> None:
-        """Copied to their rows."""
-        self._updates[self._honest :] = updates
-
-    def matrix(self) -> Tensor:
-        """As they are, not copied."""
-        return self._updates
-
-    def stack(self) -> Stack:
-        """A view of them."""
-        return stacked(self._updates)
