@@ -9,9 +9,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from scapegoat.aggregation.memory_atm import Remember, known_direction
-from scapegoat.combining.memory import Memory
-from scapegoat.combining.rule import Aggregate, AggregationContext, Rule, Stack, Transform, check_own_rows, register
+from scapegoat.combining.memory import Memory, Remember, WithMemory, known_direction
+from scapegoat.combining.rule import Aggregate, AggregationContext, Stack, Transform, register
 from scapegoat.combining.stack import screened
 
 
@@ -42,7 +41,7 @@ def client_momentum(
 
 
 @register("client_momentum")
-class ClientMomentum(Transform):
+class ClientMomentum(WithMemory, Transform):
     """Every update becomes the running mean of its client's: what honest clients differ by in one batch averages out.
 
     In the paper clients send their momentum; here the server keeps it, so that no client need be asked or trusted to.
@@ -51,16 +50,11 @@ class ClientMomentum(Transform):
     beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in a client's running mean."""
     remember: Remember = 100
-    """The most clients that are remembered; the least recently seen leave."""
 
     @property
     def rowwise(self) -> bool:
         """A client's running mean is of its own updates alone."""
         return True
-
-    def follows(self, stages: Sequence[Rule]) -> None:
-        """A memory of clients needs their own updates."""
-        check_own_rows(self, "", stages)
 
     def transform(self, stack: Stack, context: AggregationContext) -> tuple[Stack, dict[str, float]]:
         """The running means, this round's updates included; several updates of one client all become the last."""

@@ -12,16 +12,13 @@ from pydantic import Field
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.memory_atm import Remember, known_direction
 from scapegoat.chunked_sums import row64
 from scapegoat.combining.clustering import upper_group
-from scapegoat.combining.memory import Memory
+from scapegoat.combining.memory import Memory, Remember, WithMemory, known_direction
 from scapegoat.combining.rule import (
     Aggregate,
     AggregationContext,
-    Rule,
     Stack,
-    check_own_rows,
     check_several,
     register,
 )
@@ -185,21 +182,16 @@ def hessian_product(steps: Tensor, changes: Tensor, vector: Tensor) -> Tensor:
 
 
 @register("fldetector")
-class FLDetector(Rule):
+class FLDetector(WithMemory):
     """Leave out clients whose updates are, over rounds, not what their earlier ones and the curvature predict."""
 
     window: Annotated[int, Field(ge=1, le=100)] = 10
     """Rounds over which a client is scored and the curvature is estimated; before, nobody is left out."""
     remember: Remember = 100
-    """The most clients that are remembered; the least recently seen leave."""
 
     def keeps(self, clients: int, d: int) -> int:
         """Beside the clients' updates: steps, changes, and the last parameters and aggregate."""
         return super().keeps(clients, d) + (2 * self.window + 2) * d
-
-    def follows(self, stages: Sequence[Rule]) -> None:
-        """A memory of clients needs their own updates."""
-        check_own_rows(self, "", stages)
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the others; the memory is in the context's state."""

@@ -10,14 +10,11 @@ from pydantic import Field
 from torch import Tensor
 
 from scapegoat import geometry
-from scapegoat.aggregation.memory_atm import Remember, known_direction
-from scapegoat.combining.memory import Width, memory_of
+from scapegoat.combining.memory import Remember, Width, WithMemory, known_direction, memory_of
 from scapegoat.combining.rule import (
     Aggregate,
     AggregationContext,
-    Rule,
     Stack,
-    check_own_rows,
     check_several,
     register,
 )
@@ -70,19 +67,14 @@ def rates(cosines: Tensor, confidence: float) -> Tensor:
 
 
 @register("foolsgold")
-class FoolsGold(Rule):
+class FoolsGold(WithMemory):
     """Updates weighted by how little their client's history resembles another's: against many clients of one will."""
 
     confidence: Annotated[float, Field(gt=0, le=100)] = 1.0
     """How sharply a rate goes to 0 or 1 (the paper's kappa)."""
     remember: Remember = 100
-    """The most clients that are remembered; the least recently seen leave."""
     sketch: Width = added(None)
     """Numbers that are kept of each client's sum, for models longer than that; none: all of them."""
-
-    def follows(self, stages: Sequence[Rule]) -> None:
-        """A memory of clients needs their own updates."""
-        check_own_rows(self, "", stages)
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The weighted mean; the clients' sums are in the context's state."""

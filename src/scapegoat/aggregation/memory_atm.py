@@ -12,22 +12,16 @@ from torch import Tensor
 from scapegoat import geometry
 from scapegoat.aggregation.atm import ATM, smallest
 from scapegoat.aggregation.norm_clipping import clipped
-from scapegoat.combining.memory import Memory, Width, memory_of
+from scapegoat.combining.memory import Memory, Remember, Width, WithMemory, known_direction, memory_of
 from scapegoat.combining.rule import (
     Aggregate,
     AggregationContext,
-    Rule,
     Stack,
-    check_own_rows,
     register,
     trim_count,
 )
 from scapegoat.combining.stack import screened
-from scapegoat.errors import InputError
 from scapegoat.registry import added
-
-Remember = Annotated[int, Field(ge=1)]
-"""How many clients a rule remembers: those last seen."""
 
 
 @screened(by_gram=True)
@@ -64,19 +58,14 @@ def memory_atm(
 
 
 @register("memory_atm")
-class MemoryATM(ATM):
+class MemoryATM(WithMemory, ATM):
     """Clip, rank clients by the angles between their running directions, average the clipped updates of those kept."""
 
     beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in a client's running direction."""
     remember: Remember = 100
-    """The most clients that are remembered; the least recently seen leave."""
     sketch: Width = added(None)
     """Numbers that are kept of each client's direction, for models longer than that; none: all of them."""
-
-    def follows(self, stages: Sequence[Rule]) -> None:
-        """A memory of clients needs their own updates."""
-        check_own_rows(self, "", stages)
 
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The mean of the clipped updates of those kept; the memory is in the context's state."""
@@ -87,19 +76,6 @@ class MemoryATM(ATM):
         kept = smallest(theta, len(stack) - 2 * b)
         notes = {"trim": b, "clip": bound, "remembered": memory.close_round(ids)}
         return changed.aggregate(changed.mean(kept), kept, notes)
-
-
-def known_direction(memory: Memory, client: int, stack: Stack, rule: str, what: str = "direction") -> Tensor:
-    """The vector that is remembered of a client, zeros of a new one; an InputError if it belongs to another model."""
-    direction = memory.get(what, client, None)
-    if direction is None:
-        return torch.zeros(stack.d, device=stack.device)
-    if direction.shape != (stack.d,):
-        raise InputError(
-            f"{rule} remembers client {client} with {direction.numel()} parameters, the updates have {stack.d}; "
-            f"start with an empty state"
-        )
-    return direction
 
 
 def _running_angles(stack: Stack, ids: Sequence[int], memory: Memory, beta: float) -> Tensor:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from scapegoat import geometry
 from scapegoat.aggregation.atm import smallest
-from scapegoat.aggregation.memory_atm import MemoryATM, known_direction
+from scapegoat.aggregation.memory_atm import MemoryATM
 from scapegoat.aggregation.norm_clipping import clipped
-from scapegoat.combining.memory import Memory, memory_of
+from scapegoat.combining.memory import Memory, known_direction, memory_of
 from scapegoat.combining.rule import Aggregate, AggregationContext, Stack, register, trim_count
 from scapegoat.combining.stack import screened
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Annotated, TypeVar
 
@@ -13,6 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from scapegoat.combining.contract import AggregationContext
+from scapegoat.combining.rule import Rule, check_own_rows
 from scapegoat.combining.stack import Stack
 from scapegoat.errors import InputError
 from scapegoat.kernels.sketches import Sketch
@@ -21,6 +22,11 @@ T = TypeVar("T")
 
 NARROWEST = 16
 
+Remember = Annotated[
+    int, Field(ge=1, description="The most clients that are remembered; the least recently seen leave.")
+]
+"""How many clients a rule remembers: those last seen."""
+
 Width = Annotated[int, Field(ge=NARROWEST, le=1 << 24)] | None
 """Numbers that are kept of a remembered vector; none: all of them."""
 
@@ -28,6 +34,14 @@ ROWS = 64
 """Clients per tensor of a sketched memory: the state of many clients is few tensors, and grows without a copy."""
 
 _FREE = -1
+
+
+class WithMemory(Rule):
+    """A rule that knows clients again: it must see each client's own updates."""
+
+    def follows(self, stages: Sequence[Rule]) -> None:
+        """A memory of clients needs their own updates."""
+        check_own_rows(self, "", stages)
 
 
 class Memory:
@@ -151,6 +165,19 @@ def memory_of(context: AggregationContext, remember: int, width: int | None, d: 
             f"and sketches are to be {width}; start with an empty state"
         )
     return SketchedMemory(context.state, remember, Sketch(d, width, seed))
+
+
+def known_direction(memory: Memory, client: int, stack: Stack, rule: str, what: str = "direction") -> Tensor:
+    """The vector that is remembered of a client, zeros of a new one; an InputError if it belongs to another model."""
+    direction = memory.get(what, client, None)
+    if direction is None:
+        return torch.zeros(stack.d, device=stack.device)
+    if direction.shape != (stack.d,):
+        raise InputError(
+            f"{rule} remembers client {client} with {direction.numel()} parameters, the updates have {stack.d}; "
+            f"start with an empty state"
+        )
+    return direction
 
 
 def _signed(client: int) -> int:
