@@ -134,7 +134,7 @@ def test_no_road_leads_from_a_view_to_membership_the_rule_or_anybodys_data(setti
 def _rows_and_labels(simulation: Simulation) -> list[Any]:
     """Everything that says, or once said, which records are whose."""
     splits = simulation.cast.splits
-    rows = [splits.members, splits.non_members, splits.targets, splits.member_clients, *splits.shards]
+    rows = [splits.members, splits.non_members, splits.targets, splits.target_clients[splits.member], *splits.shards]
     trained = [simulation.cast.dataset.inputs(shard) for shard in splits.shards]
     batches = [
         simulation.cast.benign.batch(round_, client) for round_ in range(2) for client in range(len(splits.shards))

@@ -47,7 +47,7 @@ def test_splits_are_disjoint_and_members_come_from_the_shards(
     assert abs(len(parts.members) - len(parts.non_members)) <= 1
     assert len(parts.mask) == mask
     assert len(set(parts.members.tolist())) == len(parts.members)
-    for row, client in zip(parts.members.tolist(), parts.member_clients.tolist(), strict=True):
+    for row, client in zip(parts.members.tolist(), parts.target_clients[parts.member].tolist(), strict=True):
         assert row in parts.shards[client].tolist()
     assert (parts.wrong_labels != data.y[parts.targets]).all()
     assert ((parts.wrong_labels >= 0) & (parts.wrong_labels < data.classes)).all()
@@ -100,7 +100,7 @@ def test_splits_that_published_results_rest_on_keep_their_sizes(records, publish
 
 def test_members_are_drawn_evenly_from_the_clients():
     parts = split(make(2000), DataSpec(), partition=partitions.get("iid"), benign=9, targets=300, mask=100, seed=0)
-    counts = torch.bincount(parts.member_clients, minlength=9)
+    counts = torch.bincount(parts.target_clients[parts.member], minlength=9)
     assert counts.max() - counts.min() <= 1
 
 

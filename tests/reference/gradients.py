@@ -33,16 +33,16 @@ def sample_gradients(model: FlatModel, vector: Tensor, x: Tensor, y: Tensor) -> 
 
 def clipped_sums(
     model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, sizes: Sequence[int], clip: float
-) -> tuple[Tensor, list[int], list[int]]:
-    """Each client's sum of clipped gradients [clients, d] in float64; records shortened, and set aside as not finite.
+) -> tuple[Tensor, list[int]]:
+    """Each client's sum of clipped gradients [clients, d] in float64; records shortened.
 
-    In training mode, one record at a time.
+    In training mode, one record at a time; those without a finite gradient are set aside.
     """
     model.point_at(vector)
     module = copy.deepcopy(model.module).double().train()
     parameters = [p for p in module.parameters() if p.requires_grad]
     out = torch.zeros(len(sizes), model.d, dtype=torch.float64)
-    shortened, unusable = [0] * len(sizes), [0] * len(sizes)
+    shortened = [0] * len(sizes)
     inputs = x.double() if x.is_floating_point() else x
     i = 0
     for client, size in enumerate(sizes):
@@ -56,11 +56,10 @@ def clipped_sums(
             gradient = torch.cat(flat)
             i += 1
             if not bool(gradient.isfinite().all()):
-                unusable[client] += 1
                 continue
             norm = float(gradient.norm())
             if norm > clip:
                 shortened[client] += 1
                 gradient = gradient * (clip / norm)
             out[client] += gradient
-    return out, shortened, unusable
+    return out, shortened

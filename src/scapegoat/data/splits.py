@@ -52,11 +52,6 @@ class Splits:
         return self.targets[self.member]
 
     @property
-    def member_clients(self) -> Tensor:
-        """Whose the members are."""
-        return self.target_clients[self.member]
-
-    @property
     def non_members(self) -> Tensor:
         """The targets that nobody trained on."""
         return self.targets[~self.member]

@@ -30,12 +30,10 @@ CONVOLVED_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class ClippedGradients:
-    """For each client: the mean loss of its usable records (NaN if there are none), how many records were shortened,
-    and how many were set aside because their gradient is not finite."""
+    """For each client: the mean loss of its usable records (NaN if there are none), and how many were shortened."""
 
     losses: list[Number]
     shortened: list[int]
-    unusable: list[int]
 
 
 def clipped_gradients(
@@ -85,7 +83,6 @@ def clipped_gradients(
     return ClippedGradients(
         losses=[later(part.nanmean()) for part in torch.split(losses, list(sizes))],
         shortened=[int(((part > 0) & (part < 1)).sum()) for part in usable],
-        unusable=[int((part == 0).sum()) for part in usable],
     )
 
 

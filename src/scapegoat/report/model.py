@@ -202,7 +202,6 @@ class Judgement:
     defense: str
     status: Status
     worst_attack: str | None = None
-    worst_measure: str | None = None
     excess: Estimate | None = None
     ceiling: float | None = None
     worst: Mapping[str, tuple[str, Estimate]] = field(default_factory=dict)

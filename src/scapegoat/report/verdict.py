@@ -229,7 +229,7 @@ def _judge(
         return replace(bare, reason="only watching was tried")
     found = {(a, m): evidence.excess((a, defense), m) for a in rivals for m in DEMONSTRATED if m in against[a]}
     excesses = {(a, m): excess for (a, m), excess in found.items() if m in WEIGHED}
-    (attack, measure), excess = max(excesses.items(), key=lambda item: item[1].value)
+    (attack, _), excess = max(excesses.items(), key=lambda item: item[1].value)
     comparisons = len(rivals) * len(DEMONSTRATED)
     leaking = tuple(
         (a, m)
@@ -254,7 +254,6 @@ def _judge(
         bare,
         status=status,
         worst_attack=attack,
-        worst_measure=measure,
         excess=excess,
         ceiling=ceiling,
         leaking=leaking,
