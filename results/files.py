@@ -55,7 +55,7 @@ def collect(directory: str | Path, left_out: Callable[[str, str], None] = lambda
         else:
             rows.append(_row(store, found))
     if not rows and not costs:
-        raise InputError(f"{directory}: holds no finished runs (wanted: {store.runs}/<spec hash>/summary.json)")
+        raise InputError(f"{directory}: holds no finished runs (expected: {store.runs}/<spec hash>/summary.json)")
     table = _table(rows)
     return table.replace_schema_metadata({PLANS: json.dumps(plans), COSTS: json.dumps(costs)})
 

@@ -14,7 +14,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = len(terminalreporter.stats.get("skipped", []))
     if skipped:
         terminalreporter.section("NOT TESTED", red=True, bold=True)
-        terminalreporter.line(f"{skipped} tests were skipped; the lines above say why. In CI that is a failure.")
+        terminalreporter.line(f"{skipped} tests were skipped; the summary says why. In CI that is a failure.")
 
 
 @pytest.hookimpl(trylast=True)

@@ -45,6 +45,7 @@ def test_status_and_report_import_nothing_that_a_stored_spec_names(tmp_path: Pat
     assert not list(tmp_path.glob("*.ran"))
 
 
+@pytest.mark.ray
 def test_ray_workers_do_not_run_files_named_like_ours_or_our_libraries(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     for name in ("scapegoat", "pyarrow", "pydantic", "safetensors"):

@@ -44,7 +44,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return where
 
 
-@pytest.mark.parametrize("workers", [["--jobs", "2"], ["--ray", "local"]])
+@pytest.mark.parametrize("workers", [["--jobs", "2"], pytest.param(["--ray", "local"], marks=pytest.mark.ray)])
 def test_an_installed_plugin_is_audited_by_its_path_and_the_report_names_it(
     installed: Path, tmp_path: Path, workers: list[str]
 ) -> None:

@@ -42,7 +42,7 @@ run_simulation(server, client, num_supernodes=4, backend_config={
     "client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 2, "include_dashboard": False}})
 """
 
-pytestmark = pytest.mark.flower
+pytestmark = [pytest.mark.flower, pytest.mark.ray]
 
 
 def test_a_strategy_runs_in_flowers_simulation():
