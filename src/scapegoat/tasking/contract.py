@@ -198,6 +198,15 @@ def within_unit(outputs: Tensor) -> bool:
     return low >= 0 and high <= 1 and high > low
 
 
+def sigmoid_twice(task: TaskSpec, outputs: Tensor, expected: str) -> str | None:
+    """What is wrong with outputs that a sigmoid has squashed before the usual loss does it; None if nothing is."""
+    if task.loss is not None or not within_unit(outputs):
+        return None
+    return (
+        f"its outputs lie in 0..1, and the loss applies the sigmoid itself: return the {expected}, without the last one"
+    )
+
+
 def expect_width(task: TaskSpec, given: int, right: str) -> InputError:
     """The error for labels of another task."""
     return InputError(f"task {task.name}: {given} classes; {right}")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scapegoat.devices import host
 from scapegoat.registry import added
-from scapegoat.tasking.contract import Prepared, TaskSpec, expect_width, register, within_unit
+from scapegoat.tasking.contract import Prepared, TaskSpec, expect_width, register, sigmoid_twice
 from scapegoat.tasking.weighing import Weights, weights_of
 
 
@@ -97,8 +97,4 @@ class Binary(TaskSpec):
 
     def squashed(self, outputs: Tensor) -> str | None:
         """A sigmoid twice."""
-        if self.loss is not None or not within_unit(outputs):
-            return None
-        return (
-            "its outputs lie in 0..1, and the loss applies the sigmoid itself: return the logit, without the last one"
-        )
+        return sigmoid_twice(self, outputs, "logit")
