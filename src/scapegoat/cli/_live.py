@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import typer
+
+
+def add_group(app: typer.Typer, name: str, help_: str, audit: Callable[..., None]) -> None:
+    """Add a framework's group of commands, of which its audit is one."""
+    group = typer.Typer(help=help_, no_args_is_help=True)
+    group.command("audit")(audit)
+    group.callback()(lambda: None)  # a group with one command would be that command
+    app.add_typer(group, name=name)
 
 
 @contextlib.contextmanager
@@ -23,6 +34,18 @@ def progressing(what: str, rounds: int | None, quiet: bool) -> Iterator[Callable
 
 def _rate(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.2f}"
+
+
+def conclude(results: list[dict[str, Any]], out: Path, report: Path | None, as_json: bool) -> None:
+    """Write the report if one is asked for, and print the summaries."""
+    if report is not None:
+        from scapegoat import report as reports
+
+        reports.write_html(reports.build(out), report)
+    if as_json:
+        print(json.dumps(results, indent=2))
+    else:
+        show(results, out, report)
 
 
 def show(results: list[dict[str, Any]], out: Path, report: Path | None) -> None:

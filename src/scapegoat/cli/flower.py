@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import typer
 
 from scapegoat.cli._components import component
-from scapegoat.cli._live import progressing, show
+from scapegoat.cli._live import add_group, conclude, progressing
 
 DEFAULT_ROUNDS = 20
 OLDEST = (1, 41)  # since then SuperLink and SuperNodes are started and reached over HTTP as they are here
@@ -44,10 +43,7 @@ IN_A_SPEC = {"nodes": "federation.clients", "hostile": "federation.malicious", "
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Flower federations: the audit of a live one.", no_args_is_help=True)
-    group.command("audit")(audit)
-    group.callback()(lambda: None)
-    app.add_typer(group, name="flower")
+    add_group(app, "flower", "Flower federations: the audit of a live one.", audit)
 
 
 def audit(
@@ -153,14 +149,7 @@ def audit(
                 from scapegoat.experiments.run import run as simulate
 
                 results.append(simulate(checked, store=out, root=root).summary)
-    if report is not None:
-        from scapegoat import report as reports
-
-        reports.write_html(reports.build(out), report)
-    if as_json:
-        print(json.dumps(results, indent=2))
-    else:
-        show(results, out, report)
+    conclude(results, out, report, as_json)
 
 
 def _consistent(context: typer.Context) -> None:

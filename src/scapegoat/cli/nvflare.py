@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from scapegoat.cli._components import component
-from scapegoat.cli._live import progressing, show
+from scapegoat.cli._live import add_group, conclude, progressing
 
 DEFAULT_ATTACKS = ("passive", "fedpoisonmia")
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="NVIDIA FLARE federations: the audit of a job.", no_args_is_help=True)
-    group.command("audit")(audit)
-    group.callback()(lambda: None)
-    app.add_typer(group, name="nvflare")
+    add_group(app, "nvflare", "NVIDIA FLARE federations: the audit of a job.", audit)
 
 
 def audit(
@@ -75,11 +71,4 @@ def audit(
                 timeout=timeout, environment=environment, progress=progress,
             )  # fmt: skip
         results.append(run.summary)
-    if report is not None:
-        from scapegoat import report as reports
-
-        reports.write_html(reports.build(out), report)
-    if as_json:
-        print(json.dumps(results, indent=2))
-    else:
-        show(results, out, report)
+    conclude(results, out, report, as_json)

@@ -8,24 +8,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from scapegoat.attacks import AttackLike
 from scapegoat.errors import InputError
-from scapegoat.federation.record import Truth
 from scapegoat.integrations.nvflare import job_files
 from scapegoat.integrations.nvflare.processes import run_poc, run_simulator
 from scapegoat.integrations.shared.audit_inputs import load_material, read_hostile, write_hostile
 from scapegoat.integrations.shared.hostile import (
     append_line,
-    draw_wrong_labels,
     keep_model,
     live_attack,
     read_lines,
     read_model,
     scores,
 )
-from scapegoat.integrations.shared.outcome import LiveRun, Secrets, assemble
+from scapegoat.integrations.shared.outcome import LiveRun, assemble, names_of, secrets_of
 from scapegoat.integrations.shared.received import ReceivedModel
 from scapegoat.integrations.shared.running import Progress, fresh_folder, importable, kept, stoppable, watching
 
@@ -72,11 +68,8 @@ def audit_job(
             )
         rule = job_files.rule_of(exported)
         written: dict[str, Any] = {
-            "seed": seed,
-            "data": {"name": material.name, "content": material.content_hash()},
-            "model": {"name": getattr(material.model, "__qualname__", "model")},
+            **material.written(chosen, seed=seed, stand_ins=stand_ins, batch_size=batch_size),
             "federation": {"clients": clients, "malicious": 1, "hostile": number},
-            "attack": chosen.canonical() | {"stand_ins": stand_ins, "batch_size": batch_size},
             "defense": job_files.defense_of(rule, parts),
             "live": {
                 "nvflare": metadata.version("nvflare"),
@@ -106,26 +99,13 @@ def audit_job(
                 tell=watching(rounds, progress),
             )
         _look_at_the_final_model(directory, configuration, site)
-        told = Truth(
-            record=torch.arange(len(material.targets)).numpy(),
-            label=material.targets.y.numpy(),
-            wrong_label=draw_wrong_labels(material.targets, material.mask, seed).numpy(),
-            member=material.members.bool().numpy(),
-            client=[None] * len(material.targets),
-        )
         found = assemble(
             directory,
             written,
-            Secrets(targets=material.targets, told=told, model=material.model, test=material.test),
+            secrets_of(material, seed),
             clients={f"site-{i + 1}": i for i in range(clients)},
             hostile={number - 1},
-            names={
-                "attack": chosen.name,
-                "defense": written["defense"]["name"],
-                "data": material.name,
-                "model": written["model"]["name"],
-                "seed": seed,
-            },
+            names=names_of(written),
             seconds=time.perf_counter() - started,
             framework="nvflare",
         )

@@ -72,6 +72,15 @@ class AuditMaterial:
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
+    def written(self, attack: Attack, *, seed: int, stand_ins: int, batch_size: int) -> dict[str, Any]:
+        """Its part of what names a run in the store: the records, the model, and who attacks it."""
+        return {
+            "seed": seed,
+            "data": {"name": self.name, "content": self.content_hash()},
+            "model": {"name": getattr(self.model, "__qualname__", "model")},
+            "attack": attack.canonical() | {"stand_ins": stand_ins, "batch_size": batch_size},
+        }
+
 
 def load_material(path: str, nodes: int) -> AuditMaterial:
     """The material that `package.module:function` gives; it may ask for the size as `nodes` or `clients`."""

@@ -20,7 +20,8 @@ from scapegoat.experiments import summary as summaries
 from scapegoat.experiments.store import ROUNDS
 from scapegoat.federation import RoundRecord
 from scapegoat.federation.record import Truth
-from scapegoat.integrations.shared.hostile import read_lines, read_model
+from scapegoat.integrations.shared.audit_inputs import AuditMaterial
+from scapegoat.integrations.shared.hostile import draw_wrong_labels, read_lines, read_model
 from scapegoat.integrations.shared.received import ReceivedModel
 from scapegoat.integrations.shared.rounds import Node
 from scapegoat.membership.assessment import Scored, blind, observed_scores
@@ -57,6 +58,23 @@ class LiveRun:
     rounds: pa.Table
     targets: pa.Table
     directory: Path
+
+
+def secrets_of(material: AuditMaterial, seed: int) -> Secrets:
+    """What the owner of an app or a job told the auditor; wrong labels are those that the hostile participant drew."""
+    told = Truth(
+        record=np.arange(len(material.targets)),
+        label=material.targets.y.numpy(),
+        wrong_label=draw_wrong_labels(material.targets, material.mask, seed).numpy(),
+        member=material.members.bool().numpy(),
+        client=[None] * len(material.targets),
+    )
+    return Secrets(targets=material.targets, told=told, model=material.model, test=material.test)
+
+
+def names_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What the summary of such a run calls its parts."""
+    return {**{part: spec[part]["name"] for part in ("attack", "defense", "data", "model")}, "seed": spec["seed"]}
 
 
 def spec_hash(spec: Mapping[str, Any]) -> str:

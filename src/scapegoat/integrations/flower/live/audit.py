@@ -16,7 +16,6 @@ from scapegoat.attacks import Attack, AttackLike, Samples
 from scapegoat.errors import InputError
 from scapegoat.experiments.spec import SpecLike, describe
 from scapegoat.experiments.staging import staged
-from scapegoat.federation.record import Truth
 from scapegoat.integrations.flower.live.processes import LiveFederation
 from scapegoat.integrations.flower.live.spec_app import live_spec, reply_kind
 from scapegoat.integrations.flower.live.wrapper import (
@@ -30,8 +29,8 @@ from scapegoat.integrations.flower.live.wrapper import (
 from scapegoat.integrations.flower.strategies.named import rule_name
 from scapegoat.integrations.shared.audit_inputs import AuditMaterial, load_material, write_hostile
 from scapegoat.integrations.shared.environment import is_loopback
-from scapegoat.integrations.shared.hostile import draw_wrong_labels, live_attack
-from scapegoat.integrations.shared.outcome import LiveRun, Secrets, assemble
+from scapegoat.integrations.shared.hostile import live_attack
+from scapegoat.integrations.shared.outcome import LiveRun, Secrets, assemble, names_of, secrets_of
 from scapegoat.integrations.shared.running import Progress, fresh_folder, importable, kept, stoppable, watching
 
 LIVE = "scapegoat.integrations.flower.live.spec_app"
@@ -202,29 +201,14 @@ def audit_app(
         with stoppable(), live:
             clients = {node: int(c["partition-id"]) for node, c in zip(live.node_ids, configs, strict=True)}
             live.run_app(wrapped, timeout, watching(rounds, progress))
-        told = Truth(
-            record=torch.arange(len(material.targets)).numpy(),
-            label=material.targets.y.numpy(),
-            wrong_label=draw_wrong_labels(material.targets, material.mask, seed).numpy(),
-            member=material.members.bool().numpy(),
-            client=[None] * len(material.targets),
-        )
-        secrets = Secrets(targets=material.targets, told=told, model=material.model, test=material.test)
-        names = {
-            "attack": chosen.name,
-            "defense": written["defense"]["name"],
-            "data": written["data"]["name"],
-            "model": written["model"]["name"],
-            "seed": seed,
-        }
         seconds = time.perf_counter() - started
         run = assemble(
             directory,
             written,
-            secrets,
+            secrets_of(material, seed),
             clients=clients,
             hostile={hostile},
-            names=names,
+            names=names_of(written),
             seconds=seconds,
             framework="flwr",
         )
@@ -249,11 +233,8 @@ def app_spec(
     settings = {**project["tool"]["flwr"]["app"].get("config", {}), **run_config}
     strategy = str(settings.get("strategy", project["project"]["name"]))
     return {
-        "seed": seed,
-        "data": {"name": material.name, "content": material.content_hash()},
-        "model": {"name": getattr(material.model, "__qualname__", "model")},
+        **material.written(attack, seed=seed, stand_ins=stand_ins, batch_size=batch_size),
         "federation": {"clients": nodes, "malicious": 1, "hostile": hostile, "run_config": settings},
-        "attack": attack.canonical() | {"stand_ins": stand_ins, "batch_size": batch_size},
         # The rule's name makes it a column of the simulator's report; strategies of one rule are told apart there.
         "defense": {"name": rule_name(strategy), "strategy": strategy},
         "live": {

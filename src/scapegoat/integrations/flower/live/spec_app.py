@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -21,6 +22,9 @@ from scapegoat.integrations.flower.replies.records import ReplyKind, arrays_of, 
 from scapegoat.integrations.flower.strategies.strategy import RobustAggregation
 from scapegoat.integrations.shared.hostile import live_attack
 from scapegoat.integrations.shared.received import ReceivedModel
+
+Answer = Callable[[Message, Context], Message]
+"""What a client makes of a message."""
 
 
 def live_spec(value: SpecLike) -> Spec:
@@ -60,20 +64,16 @@ def _client(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
-def _train(message: Message, context: Context) -> Message:
-    spec, cast = _setting(context)
-    client = _client(context)
-    if client < spec.federation.benign:
-        return _honest(message, context)
-    return hostile_mod(_hostile(spec, cast, context))(message, context, _honest)
+def _by_everybody(answer: Answer) -> Answer:
+    """The app's answer, which hostile clients poison."""
 
+    def played(message: Message, context: Context) -> Message:
+        spec, cast = _setting(context)
+        if _client(context) < spec.federation.benign:
+            return answer(message, context)
+        return hostile_mod(_hostile(spec, cast, context))(message, context, answer)
 
-def _evaluate(message: Message, context: Context) -> Message:
-    spec, cast = _setting(context)
-    client = _client(context)
-    if client < spec.federation.benign:
-        return _accuracy(message, context)
-    return hostile_mod(_hostile(spec, cast, context))(message, context, _accuracy)
+    return played
 
 
 def _honest(message: Message, context: Context) -> Message:
@@ -185,7 +185,7 @@ def _probe(cast: Cast, arrays: ArrayRecord, seed: int) -> Tensor:
 
 
 client_app = ClientApp()
-client_app.train()(_train)
-client_app.evaluate()(_evaluate)
+client_app.train()(_by_everybody(_honest))
+client_app.evaluate()(_by_everybody(_accuracy))
 server_app = ServerApp()
 server_app.main()(_main)
