@@ -21,6 +21,18 @@ def on_device(device: str | None) -> list[str]:
     return [] if device is None else [f"device={device}"]
 
 
+def refuse_at_once(overrides: Sequence[str], seeds: int, jobs: int | None) -> None:
+    """Refuse, before the slow imports, overrides that cannot be read, and what would fill the memory."""
+    from scapegoat.limits import refuse_many_jobs, refuse_many_seeds
+    from scapegoat.yaml_text import read_override
+
+    if jobs is not None:
+        refuse_many_jobs("--jobs", jobs)
+    refuse_many_seeds("--seeds", seeds)
+    for override in overrides:
+        read_override(override)
+
+
 def with_plugins(plain: Any, modules: Sequence[str]) -> list[str]:
     """The override by which a spec has these plugins beside its own; none where there is nothing to add."""
     if not modules:

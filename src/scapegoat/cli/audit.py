@@ -16,7 +16,7 @@ import typer
 
 from scapegoat.cli._components import component
 from scapegoat.cli._folders import can_be_written
-from scapegoat.cli._options import DEVICE, GPUS_PER_RUN, PLUGIN, on_device
+from scapegoat.cli._options import DEVICE, GPUS_PER_RUN, PLUGIN, on_device, refuse_at_once
 from scapegoat.terminal import printable
 
 if TYPE_CHECKING:
@@ -72,14 +72,7 @@ def audit(
     as_json: bool = typer.Option(False, "--json", help="Print verdict and summaries as JSON, nothing else."),
 ) -> None:
     """Attack a simulated federation under each defense; print a verdict and write a report."""
-    from scapegoat.limits import refuse_many_jobs, refuse_many_seeds
-    from scapegoat.yaml_text import read_override
-
-    if jobs is not None:
-        refuse_many_jobs("--jobs", jobs)
-    refuse_many_seeds("--seeds", seeds)
-    for override in set_:
-        read_override(override)
+    refuse_at_once(set_, seeds, jobs)
     if accuracy_cost is not None and not 0 <= accuracy_cost <= 1:
         from scapegoat.errors import InputError
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from scapegoat.cli._folders import can_be_written, could_be_a_folder
-from scapegoat.cli._options import DEVICE, GPUS_PER_RUN, PLUGIN, on_device, with_plugins
+from scapegoat.cli._options import DEVICE, GPUS_PER_RUN, PLUGIN, on_device, refuse_at_once, with_plugins
 from scapegoat.terminal import printable
 
 if TYPE_CHECKING:
@@ -86,14 +86,10 @@ def _refuse_at_once(
     name: str | None, out: Path, overrides: Sequence[str], seeds: int, jobs: int | None, *, computes: bool
 ) -> None:
     """Refuse, before the slow imports, what would fill the memory or could not be written."""
-    from scapegoat.limits import refuse_many_cells, refuse_many_jobs, refuse_many_seeds
-    from scapegoat.yaml_text import read_override, read_yaml
+    from scapegoat.limits import refuse_many_cells
+    from scapegoat.yaml_text import read_yaml
 
-    if jobs is not None:
-        refuse_many_jobs("--jobs", jobs)
-    refuse_many_seeds("--seeds", seeds)
-    for override in overrides:
-        read_override(override)
+    refuse_at_once(overrides, seeds, jobs)
     if computes:
         can_be_written(out)
     else:
