@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import runpy
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,30 @@ def test_what_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
         main(["list", "attacks", "nonsense"])
     assert stopped.value.code == 2
     assert "there is no 'nonsense'" in capsys.readouterr().err
+
+
+def test_paragraphs_fill_the_width_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    about = listed(capsys, "attacks", "fedpoisonmia").partition("\noption")[0]
+    for paragraph in about.strip().split("\n\n"):
+        lines = paragraph.splitlines()[1 if paragraph.startswith("fedpoisonmia") else 0 :]
+        for line, following in pairwise(lines):
+            # What follows would not have fitted.
+            assert len(line.rstrip()) + 1 + len(following.split()[0]) > 80, line
+
+
+def test_examples_keep_their_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "\n>>> Classification().margins(" in listed(capsys, "tasks", "classification")
+
+
+@pytest.mark.parametrize("arguments", [["atm"], ["attacks", "atm"]])
+def test_a_name_of_another_kind_is_pointed_to(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["list", *arguments])
+    assert stopped.value.code == 2
+    assert "atm is a defense: `scapegoat list defenses atm`" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def list_(
     load_plugins(plugin)
     found = rows(kind, name)
     if name is not None:
-        hint = did_you_mean(name, [row["name"] for row in found])
+        hint = elsewhere(name) or did_you_mean(name, [row["name"] for row in found])
         found = [row for row in found if row["name"] == name]
         if not found:
             raise InputError(f"list {kind}: there is no {name!r}{hint} (`scapegoat list {kind}` shows what there is)")
@@ -65,9 +65,23 @@ def rows(kind: str, name: str | None = None) -> list[dict[str, Any]]:
     if kind == "sweeps":
         return _sweeps()
     if kind not in KINDS:
-        hint = did_you_mean(kind, [*KINDS, "sweeps"])
+        hint = did_you_mean(kind, [*KINDS, "sweeps"]) or elsewhere(kind)
         raise InputError(f"list {kind!r}: there is no such kind{hint} (one of: {', '.join(KINDS)}, sweeps)")
     return _components(KINDS[kind], name)
+
+
+def elsewhere(name: str) -> str:
+    """For a message: of which kind a name is that was looked for in the wrong place; nothing where it is of none."""
+    from scapegoat.sweeps import registry as sweeps
+
+    found = {}
+    for kind, module in KINDS.items():
+        registry = importlib.import_module(module).registry
+        if name in registry.names():
+            found[kind] = registry.one
+    if name in sweeps:
+        found["sweeps"] = "a sweep"
+    return "".join(f", but {name} is {one}: `scapegoat list {kind} {name}`" for kind, one in found.items())
 
 
 def _print_all(rows: list[dict[str, Any]]) -> None:
@@ -91,7 +105,7 @@ def _print_one(row: dict[str, Any]) -> None:
 
     console = Console()
     console.print(row["name"], style="bold", highlight=False)
-    console.print(row["about"], highlight=False, markup=False)
+    console.print(flowing(row["about"]), highlight=False, markup=False)
     if not row["options"]:
         return
     table = _table("option", "default", "allowed", "what it means")
@@ -100,6 +114,12 @@ def _print_one(row: dict[str, Any]) -> None:
         table.add_row(option["name"], default, option["allowed"], option["description"])
     console.print()
     console.print(table)
+
+
+def flowing(text: str) -> str:
+    """The text with each paragraph on a line of its own, to be wrapped at any width; examples keep their lines."""
+    paragraphs = text.split("\n\n")
+    return "\n\n".join(p if ">>>" in p else " ".join(p.split()) for p in paragraphs)
 
 
 def _table(*headings: str) -> Any:
