@@ -28,6 +28,7 @@ SUMMARY = {
         "worst_score": {"name": "trajectory", "auc": 0.65, "auc_ci": [0.6, 0.7]},
         "epsilon_lower": 1.2,
         "epsilon_ceiling": 5.0,
+        "epsilon_reachable": 4.0,
     },
     "validity": {"valid": True, "reasons": []},
 }

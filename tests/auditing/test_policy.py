@@ -16,6 +16,7 @@ import yaml
 from scapegoat.auditing import Audit, read_policy
 from scapegoat.auditing.gate_files import sarif, write_junit, write_sarif
 from scapegoat.errors import InputError
+from scapegoat.membership.assessment import Scored
 from scapegoat.membership.epsilon import one_run
 from tests.auditing import made_up
 
@@ -144,7 +145,8 @@ def test_several_seeds_count_with_their_mean_and_epsilon_with_its_largest():
             },
             "cannot be shown to hold (no coins were tossed), limit 3",
         ),
-        ({"changed": {LEAKY: {"membership__epsilon_ceiling": 2.9}}}, "can refute 2.90 at most"),
+        ({"changed": {LEAKY: {"membership__epsilon_reachable": 2.9}}}, "its targets can show 2.90 at most"),
+        ({"changed": {LEAKY: {"membership__epsilon_reachable": None}}}, "the run does not say what its targets could"),
         ({"changed": {LEAKY: {"membership__worst_score__auc_ci": None}}}, "no interval by trajectory"),
         (
             {"changed": {LEAKY: {"membership__worst_score__auc": float("nan")}}},
@@ -159,6 +161,38 @@ def test_what_cannot_be_shown_to_hold_never_passes(options, says):
     found = made_up.audit(**options)
     assert not found.check(POLICY).met
     assert any(says in line for line in failures(found)), failures(found)
+
+
+@pytest.mark.parametrize("targets", [300, 1000, 2000])
+def test_no_limit_on_epsilon_is_kept_by_a_model_that_gives_everything_away(targets):
+    rng = np.random.default_rng(0)
+    member = rng.random(targets) < 0.5
+    scores = {name: member + rng.random(targets) / 1000 for name in ("final_margin", "mean_margin", "trajectory")}
+    figures = Scored(member=member, coins=True, scores=scores).figures()
+    shown, ceiling = figures["epsilon_lower"], figures["epsilon_ceiling"]
+    assert shown == pytest.approx(figures["epsilon_reachable"])
+    assert shown < ceiling
+    leaks = {f"membership__{key}": figures[key] for key in ("epsilon_lower", "epsilon_ceiling", "epsilon_reachable")}
+    found = made_up.audit(changed={LEAKY: leaks})
+    for limit in (shown - 0.01, shown, (shown + ceiling) / 2, ceiling, 20.0):
+        checks = found.check({"defense": "atm", "limits": {"epsilon_lower": limit}}).checks
+        assert [check.status for check in checks if check.demand == "epsilon_lower"] != ["held"], limit
+
+
+def test_what_an_older_runs_targets_could_show_is_computed_only_where_its_rules_are_known():
+    member = np.arange(400) % 2 == 0
+    figures = Scored(member, True, {"final_margin": np.random.default_rng(0).normal(size=400)}).figures()
+    older = {**figures, "targets": 400, "members": 200}
+    del older["epsilon_reachable"]
+    between = (figures["epsilon_reachable"] + figures["epsilon_ceiling"]) / 2
+    for membership, limit, held in (
+        (older, 3.0, True),
+        (older, between, False),
+        ({key: value for key, value in older.items() if key != "epsilon_bounds"}, 3.0, False),
+    ):
+        found = made_up.audit(changed={(a, "atm", 0): {"membership": membership} for a in made_up.ATTACKS})
+        checks = found.check({"defense": "atm", "limits": {"epsilon_lower": limit}}).checks
+        assert [c.status for c in checks if c.demand == "epsilon_lower"] == ["held" if held else "unproven"]
 
 
 def test_an_accounted_epsilon_that_no_run_contradicts_is_no_violation():

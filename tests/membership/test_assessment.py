@@ -60,7 +60,8 @@ def test_what_the_server_sees_stands_apart_and_changes_nothing_of_a_clients_figu
     alone = Scored(clients.member, True, mine).figures()
     seen = {"update_regression": clients.member * 1.0, "fedmia": clients.scores["fedmia"]}
     both = Scored(clients.member, True, mine | seen).figures()
-    decisive = ("worst_score", "epsilon_lower", "epsilon_bounds", "epsilon_ceiling")
+    epsilon = ("epsilon_lower", "epsilon_bounds", "epsilon_ceiling", "epsilon_reachable", "epsilon_guesses")
+    decisive = ("worst_score", *epsilon)
     assert {key: both[key] for key in decisive} == {key: alone[key] for key in decisive}
     assert "server" not in alone
     server = Scored(clients.member, True, seen).figures()

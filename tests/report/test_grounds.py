@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 from scapegoat import report
 from scapegoat.membership.assessment import Scored
-from scapegoat.membership.epsilon import one_run
+from scapegoat.membership.epsilon import one_run, reachable
 from scapegoat.membership.metrics import Estimate
 from scapegoat.report import grounds, payload
 from scapegoat.report.facts import Facts
 from scapegoat.report.model import Judgement
+from scapegoat.report.refuting import by_summaries, by_targets
 from tests.report import synthetic
 
 
@@ -45,15 +47,16 @@ def test_epsilon_is_shown_under_every_rule_beside_the_most_that_the_targets_can_
     assert averaging is not None
     assert averaging.epsilon_lower is not None
     assert f"epsilon is at least {averaging.epsilon_lower:.2f} under FedAvg" in verdict.text
-    assert "so many targets can show 4.59 at most" in verdict.text
+    # Two runs under FedAvg, a score each: what perfect scores would show pays for both, as the bound does.
+    assert f"so many targets can show {reachable(150, 150, confidence=0.975):.2f} at most" in verdict.text
     shown = report.to_html(page)
     assert f"ε at least {averaging.epsilon_lower:.2f}" in shown
 
 
 def test_a_bound_of_nothing_is_not_printed_as_a_bound() -> None:
     judged = [Judgement("fedavg", "closed", epsilon_lower=0.0)]
-    (sentence,) = grounds.shown(judged, [Facts(epsilon_ceiling=4.6)])
-    assert sentence == "In terms of differential privacy the attacks refute no epsilon at all."
+    (sentence,) = grounds.shown(judged)
+    assert sentence == "In terms of differential privacy these runs refute no epsilon at all."
 
 
 def test_a_rules_epsilon_pays_for_all_of_its_runs(page: report.Page) -> None:
@@ -63,6 +66,28 @@ def test_a_rules_epsilon_pays_for_all_of_its_runs(page: report.Page) -> None:
     assert averaging is not None
     assert averaging.epsilon_lower is not None
     assert 0 < averaging.epsilon_lower < alone
+
+
+def test_summaries_alone_give_the_same_epsilon_as_the_targets(page: report.Page) -> None:
+    runs = [cell.runs[0] for (_, defense), cell in page.studies[0].matrix.cells.items() if defense == "fedavg"]
+    exact = by_targets([(run.facts, run.told) for run in runs])
+    assert exact is not None
+    assert exact.lower > 0
+    assert by_summaries([run.facts for run in runs]) == exact
+    # Without what was guessed the largest bound of several runs would not be one over all of them.
+    older = [replace(run.facts, guessed=None) for run in runs]
+    least = by_summaries(older)
+    assert least is not None
+    assert least.lower == min(run.epsilon_lower or 0.0 for run in older)
+
+
+def test_a_rule_that_was_merely_watched_has_its_epsilon_said() -> None:
+    watched = Judgement("fedavg", "unjudged", epsilon_lower=1.25, epsilon_reachable=5.2)
+    (sentence,) = grounds.shown([watched])
+    assert "epsilon is at least 1.25 under FedAvg" in sentence
+    assert "so many targets can show 5.20 at most" in sentence
+    both = grounds.shown([watched, Judgement("atm", "open", epsilon_lower=0.5)])
+    assert both == grounds.shown([Judgement("atm", "open", epsilon_lower=0.5)])
 
 
 def test_the_checks_are_shown_with_their_figures(page: report.Page) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 from scapegoat import aggregation
+from scapegoat.auditing.gate_figures import UNDISTURBED, Figure, Summary, cost_of, figure_of, is_number, of_clients
 from scapegoat.auditing.policy import Policy
 from scapegoat.experiments.run import Result
 from scapegoat.experiments.spec import describe
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
 Status = Literal["held", "violated", "unproven"]
 ROUNDING = 1e-9
-UNDISTURBED = ("passive", "fedavg")
-"""Plain averaging with nobody attacking: what a rule's cost is measured against."""
-
-Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,15 +64,6 @@ class Gate:
     def failures(self) -> tuple[Check, ...]:
         """What was violated or cannot be shown to hold."""
         return tuple(check for check in self.checks if check.status != "held")
-
-
-@dataclass(frozen=True)
-class _Figure:
-    """A figure of one cell over its seeds; without a `value`, `reason` says what is lacking."""
-
-    value: float | None = None
-    reason: str = ""
-    detail: str = ""
 
 
 def hold(found: Audit, policy: Policy) -> Gate:
@@ -127,15 +114,15 @@ def hold(found: Audit, policy: Policy) -> Gate:
         key = f"limits.{figure}"
         if figure == "accuracy_cost":
             plain = _cells(_of_rule(found, aggregation.parse(UNDISTURBED[1]).canonical())).get(UNDISTURBED[0], {})
-            cost = _cost(plain, of_rule.get(UNDISTURBED[0], {}), seeds)
+            cost = cost_of(plain, of_rule.get(UNDISTURBED[0], {}), seeds)
             checks.append(_check(policy, key, rule, {rule: cost}, limit))
         else:
-            cells = {f"{attack} against {rule}": _figure(figure, limit, cell) for attack, cell in of_rule.items()}
+            cells = {f"{attack} against {rule}": figure_of(figure, limit, cell) for attack, cell in of_rule.items()}
             checks.append(_check(policy, key, rule, cells, limit))
     for attack, limits in policy.attacks.items():
         for figure, limit in limits.given().items():
             subject = f"{attack} against {rule}"
-            cells = {subject: _figure(figure, limit, of_rule.get(attack, {}))}
+            cells = {subject: figure_of(figure, limit, of_rule.get(attack, {}))}
             checks.append(_check(policy, f"attacks.{attack}.{figure}", subject, cells, limit))
     return Gate(policy, tuple(checks))
 
@@ -189,7 +176,7 @@ def _trained(policy: Policy, rule: str, results: Sequence[Result]) -> list[Check
     runs = [result for result in results if result.spec.attack.name == UNDISTURBED[0]] or results
     if not runs:
         return []
-    shares = [share for run in runs if _is_number(share := run.summary.get("test_majority"))]
+    shares = [share for run in runs if is_number(share := run.summary.get("test_majority"))]
     told = [facts(run.summary, run.spec.canonical()) for run in runs]
     why = undertrained(told, max(shares, default=None))
     status: Status = "unproven" if why else "held"
@@ -227,7 +214,7 @@ def _claimed(run: Result) -> float | None:
         (privacy.get("epsilon"), privacy.get("delta")),
         ((run.summary.get("aggregation") or {}).get("epsilon"), max(of_rule, default=None)),
     ]
-    fit = [claim for claim, delta in stated if _is_number(claim) and _is_number(delta) and delta <= epsilon.DELTA]
+    fit = [claim for claim, delta in stated if is_number(claim) and is_number(delta) and delta <= epsilon.DELTA]
     return min(fit, default=None)
 
 
@@ -235,17 +222,17 @@ def _shown(run: Result, runs: int) -> float | None:
     """The epsilon that a run refutes where so many are looked at; as its summary has it if it has no targets."""
     membership = run.summary.get("membership") or {}
     bound = membership.get("epsilon_lower")
-    if not _is_number(bound):
+    if not is_number(bound):
         return None
     stored = stored_scores(run.targets) if "member" in run.targets.column_names else {}
-    scores = [values for name, values in stored.items() if name in _of_clients(membership.get("scores") or {})]
+    scores = [values for name, values in stored.items() if name in of_clients(membership.get("scores") or {})]
     if not scores:
         return float(bound)
     member = run.targets["member"].to_numpy(zero_copy_only=False)
-    return epsilon.over_runs([(scores, member)], confidence=1 - (1 - epsilon.CONFIDENCE) / runs)
+    return epsilon.over_runs([(scores, member)], confidence=epsilon.share(runs))
 
 
-def _check(policy: Policy, key: str, rule: str, cells: Mapping[str, _Figure], limit: float) -> Check:
+def _check(policy: Policy, key: str, rule: str, cells: Mapping[str, Figure], limit: float) -> Check:
     """A limit against the worst of some cells: one above it violates it, one without a value leaves it unproven."""
     figure, line = key.rpartition(".")[2], policy.line(key)
     known = {subject: cell for subject, cell in cells.items() if cell.value is not None}
@@ -255,86 +242,6 @@ def _check(policy: Policy, key: str, rule: str, cells: Mapping[str, _Figure], li
         if worst.value is not None and worst.value > limit + ROUNDING:
             return Check(key, figure, subject, "violated", f"{worst.value:.3f}{worst.detail}", limit, line)
     if unknown or not known:
-        subject, cell = next(iter(unknown.items()), (rule, _Figure(reason="no run has it")))
+        subject, cell = next(iter(unknown.items()), (rule, Figure(reason="no run has it")))
         return Check(key, figure, subject, "unproven", f"cannot be shown to hold ({cell.reason})", limit, line)
     return Check(key, figure, subject, "held", f"{worst.value:.3f}{worst.detail}", limit, line)
-
-
-def _figure(name: str, limit: float, by_seed: Mapping[int, Sequence[Summary]]) -> _Figure:
-    """The figure over the seeds of a cell, from its worst score."""
-    found = []
-    for _, summaries in sorted(by_seed.items()):
-        of_seed = [_of_run(name, limit, summary) for summary in summaries]
-        lacking = next((figure for figure in of_seed if figure.value is None), None)
-        if lacking is not None:
-            return lacking
-        found.append(max(of_seed, key=lambda figure: figure.value or 0.0))
-    if not found:
-        return _Figure(reason="no run has it")
-    if len(found) == 1:
-        return found[0]
-    values = [figure.value for figure in found if figure.value is not None]
-    if name == "epsilon_lower":
-        return _Figure(max(values), detail=f" (largest of {len(values)} seeds)")
-    return _Figure(sum(values) / len(values), detail=f" (mean of {len(values)} seeds)")
-
-
-def _of_run(name: str, limit: float, summary: Summary) -> _Figure:
-    membership = summary.get("membership") or {}
-    if name == "epsilon_lower":
-        return _epsilon(limit, membership)
-    scores = _of_clients(membership.get("scores") or {})
-    if not scores:
-        return _Figure(reason="the run has no scores; compute it again with this version")
-    if name == "auc":
-        worst = membership.get("worst_score") or {}
-        return _estimate(worst.get("auc"), worst.get("auc_ci"), str(worst.get("name")))
-    known = {score: figures for score, figures in scores.items() if _is_number(figures.get(name))}
-    if len(known) < len(scores):
-        lacking = next(figures for score, figures in scores.items() if score not in known)
-        return _Figure(reason=str(lacking.get(f"{name}_reason") or "a score lacks it"))
-    worst_name = max(known, key=lambda score: known[score][name])
-    return _estimate(known[worst_name][name], known[worst_name].get(f"{name}_ci"), worst_name)
-
-
-def _of_clients(scores: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The scores of a client's seat, where there are any: no rule changes what the server sees."""
-    mine = {name: figures for name, figures in scores.items() if figures.get("seat", "client") == "client"}
-    return mine or scores
-
-
-def _epsilon(limit: float, membership: Mapping[str, Any]) -> _Figure:
-    value, ceiling = membership.get("epsilon_lower"), membership.get("epsilon_ceiling")
-    if not _is_number(value):
-        return _Figure(reason=str(membership.get("epsilon_lower_reason") or "the run has no bound"))
-    # Without this, few targets would keep any limit: they refute nothing, however much leaks.
-    if value <= limit and not (_is_number(ceiling) and ceiling > limit):
-        most = f"{ceiling:.2f}" if _is_number(ceiling) else "an unknown epsilon"
-        return _Figure(reason=f"its targets can refute {most} at most, however much leaks; more attack.targets")
-    return _Figure(float(value))
-
-
-def _estimate(value: Any, interval: Any, score: str) -> _Figure:
-    if not _is_number(value) or not isinstance(interval, list | tuple) or not all(map(_is_number, interval)):
-        return _Figure(reason=f"it has no interval by {score}")
-    low, high = interval
-    return _Figure(float(value), detail=f" [{low:.3f}, {high:.3f}] by {score}")
-
-
-def _cost(
-    plain: Mapping[int, Sequence[Summary]], ruled: Mapping[int, Sequence[Summary]], seeds: Sequence[int]
-) -> _Figure:
-    """Test accuracy lost against plain averaging while nobody attacks, over the seeds."""
-    lost = []
-    for seed in seeds:
-        before = [s.get("test_accuracy") for s in plain.get(seed, ())]
-        after = [s.get("test_accuracy") for s in ruled.get(seed, ())]
-        if not before or not after or not all(map(_is_number, [*before, *after])):
-            lacking = f"{UNDISTURBED[0]} under {UNDISTURBED[1]} and under the rule"
-            return _Figure(reason=f"seed {seed} has no test accuracy of {lacking}")
-        lost.append(max(filter(_is_number, before)) - min(filter(_is_number, after)))
-    return _Figure(sum(lost) / len(lost)) if lost else _Figure(reason="no run has it")
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

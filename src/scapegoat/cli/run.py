@@ -174,8 +174,9 @@ def _epsilons(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """What the run shows of epsilon, and what it accounts for."""
     membership, lines = summary["membership"], []
     if membership.get("epsilon_lower") is not None:
-        most = f"({membership['targets']} targets can show {membership['epsilon_ceiling']:.2f})"
-        lines.append(("epsilon, at least", f"{membership['epsilon_lower']:.2f}  {most}"))
+        reachable = membership.get("epsilon_reachable")  # runs of older versions do not have it
+        most = "" if reachable is None else f"  ({membership['targets']} targets can show {reachable:.2f})"
+        lines.append(("epsilon, at least", f"{membership['epsilon_lower']:.2f}{most}"))
     for unit, part in (("record", summary.get("privacy")), ("client", summary["aggregation"])):
         if part and part.get("epsilon") is not None:
             lines.append((f"epsilon accounted, per {unit}", f"{part['epsilon']:.2f}"))

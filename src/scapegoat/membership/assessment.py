@@ -40,7 +40,11 @@ class Scored:
     scores: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        """`scores`, `worst_score`, `epsilon_lower`, `epsilon_bounds` and `epsilon_ceiling`, as plain values.
+        """`scores`, `worst_score`, and of epsilon `_lower`, `_bounds`, `_ceiling`, `_reachable` and `_guesses`.
+
+        The ceiling is that of any audit of so many targets, what is reachable that of this one: the bound that scores
+        would give which separate these members from the others perfectly. The guesses are what the bound is computed
+        from: by rule, how many were made, and the most correct ones of any score.
 
         All but the first are those of a client's seat where any score is; those of the server's are then under
         `server`. Rules are chosen by the former, and no rule changes what the server sees. Both the worst score and
@@ -68,11 +72,15 @@ class Scored:
         }
         if not self.coins:
             return found | {"epsilon_lower": None, "epsilon_lower_reason": NO_COINS}
-        confidence = 1 - (1 - epsilon.CONFIDENCE) / len(scores)
+        confidence = epsilon.share(len(scores))
+        members = int(self.member.sum())
+        found["epsilon_reachable"] = epsilon.reachable(members, len(self.member) - members, confidence=confidence)
         bounds = {
             name: max(bound(values, self.member, confidence) for values in scores.values())
             for name, bound in BOUNDS.items()
         }
+        guesses = [epsilon.guessed(values, self.member) for values in scores.values()]
+        found["epsilon_guesses"] = [list(max(of_rule)) for of_rule in zip(*guesses, strict=True)]
         return found | {"epsilon_lower": bounds["any_mechanism"], "epsilon_bounds": bounds}
 
     def validity(self, blind: Blind | None) -> dict[str, Any]:

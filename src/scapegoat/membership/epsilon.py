@@ -244,10 +244,71 @@ def over_runs(
     >>> over_runs([([member * 1.0, member * 0.0], member)] * 2) < alone
     True
     """
-    tried = sum(len(scores) for scores, _ in runs)
-    share = 1 - (1 - confidence) / max(tried, 1)
-    found = [one_run(values, member, delta, share).epsilon for scores, member in runs for values in scores]
+    sure = share(sum(len(scores) for scores, _ in runs), confidence)
+    found = [one_run(values, member, delta, sure).epsilon for scores, member in runs for values in scores]
     return max(found, default=0.0)
+
+
+def share(tried: int, confidence: float = CONFIDENCE) -> float:
+    """How sure each of so many bounds must be for all of them to hold together, `confidence` sure."""
+    return 1 - (1 - confidence) / max(tried, 1)
+
+
+def guessed(
+    scores: np.ndarray, member: np.ndarray, rules: Sequence[Guesses] = RULES, seed: int = 0
+) -> list[tuple[int, int]]:
+    """Of each rule how many guesses it makes, and how many of them are correct; parameters are as for `one_run`.
+
+    Examples
+    --------
+    >>> member = np.arange(300) % 2 == 0
+    >>> guessed(member * 1.0, member)
+    [(270, 270), (120, 120)]
+    """
+    values, truth = _checked(scores, member)
+    # Members often come first in a file: an order that breaks ties must not know it.
+    chance = np.random.default_rng(seed).random(len(values))
+    truth = truth[np.lexsort((chance, -values))]
+    found = []
+    for rule in rules:
+        top, bottom = rule.counts(len(truth))
+        found.append((top + bottom, int(truth[:top].sum() + (~truth[len(truth) - bottom :]).sum())))
+    return found
+
+
+def of_guesses(
+    targets: int, by_rule: Sequence[tuple[int, int]], delta: float = DELTA, confidence: float = CONFIDENCE
+) -> float:
+    """The bound of `one_run` from what its rules `guessed`."""
+    level = (1 - confidence) / max(len(by_rule), 1)
+    return max((epsilon_of_guesses(targets, made, right, delta, level) for made, right in by_rule), default=0.0)
+
+
+def reachable(
+    members: int, others: int, delta: float = DELTA, confidence: float = CONFIDENCE, rules: Sequence[Guesses] = RULES
+) -> float:
+    """The most that `one_run` can show of so many members and non-members: by scores that separate them perfectly.
+
+    Less than the `ceiling` of as many targets: guesses are made by rules that leave some targets out, each rule has its
+    share of the error, and where one group is smaller than a rule expects, some of its guesses must be wrong.
+
+    Parameters
+    ----------
+    members, others: how many there are of each.
+    delta, confidence, rules: as for `one_run`.
+
+    Returns
+    -------
+    Epsilon. Whether a larger one holds cannot be tested with these targets.
+
+    Examples
+    --------
+    >>> round(reachable(500, 500), 2), round(ceiling(1000), 2)
+    (5.46, 5.78)
+    """
+    counts = [rule.counts(members + others) for rule in rules]
+    right = [(top + bottom, min(top, members) + min(bottom, others)) for top, bottom in counts]
+    return of_guesses(members + others, right, delta, confidence)
 
 
 def ceiling(targets: int, delta: float = DELTA, confidence: float = CONFIDENCE) -> float:
@@ -353,17 +414,11 @@ def _largest(
     rules: Sequence[Guesses],
     seed: int,
 ) -> EpsilonBound:
-    values, truth = _checked(scores, member)
-    # Members often come first in a file: an order that breaks ties must not know it.
-    chance = np.random.default_rng(seed).random(len(values))
-    truth = truth[np.lexsort((chance, -values))]
     best = EpsilonBound(0.0, 0, 0)
-    for rule in rules:
-        top, bottom = rule.counts(len(truth))
-        correct = int(truth[:top].sum() + (~truth[len(truth) - bottom :]).sum())
-        epsilon = bound(len(truth), top + bottom, correct, delta, (1 - confidence) / len(rules))
+    for guesses, correct in guessed(scores, member, rules, seed):
+        epsilon = bound(len(member), guesses, correct, delta, (1 - confidence) / len(rules))
         if epsilon > best.epsilon or best.guesses == 0:
-            best = EpsilonBound(epsilon, top + bottom, correct)
+            best = EpsilonBound(epsilon, guesses, correct)
     return best
 
 

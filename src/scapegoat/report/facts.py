@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from scapegoat.membership.metrics import Estimate
@@ -16,12 +17,27 @@ PLAIN_SCORE = "final_margin"
 
 
 @dataclass(frozen=True)
+class Guessed:
+    """What a bound on epsilon was computed from: by rule, the guesses that were made, and the most correct ones.
+
+    `tried` scores made guesses, on `targets` of which `members` are members.
+    """
+
+    targets: int
+    members: int
+    tried: int
+    by_rule: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Facts:
     """What a summary tells; None and empty where it does not, as summaries of earlier versions.
 
     `scores` are those of a client's seat, `server_scores` those of the server's, each a figure per measure.
     `doubts` are the reasons for which the figures do not speak of leakage. `passes` counts rounds times local epochs.
-    `records` are those trained on. `epsilon` is what the run accounts for, of an `epsilon_unit`: "record" or "client".
+    `records` are those trained on. `epsilon` is what the run accounts for, of an `epsilon_unit`: "record" or "client";
+    `epsilon_lower` is what its scores show, by the guesses that they made, `guessed`; `epsilon_reachable` is the most
+    that any scores of its targets could have shown, `epsilon_ceiling` that of any audit with as many targets.
     `sums_only`: whether the rule needs no more than the sum of what clients send. `coins`: whether fair coins made the
     members; `blind` is the AUC of a classifier that sees the records alone, `chance` the p value of each score,
     `rare` its TPR at 0.1% FPR where that can be resolved, and `bounds` lower bounds on epsilon by what they take for
@@ -39,6 +55,8 @@ class Facts:
     epsilon_unit: str = ""
     epsilon_lower: float | None = None
     epsilon_ceiling: float | None = None
+    epsilon_reachable: float | None = None
+    guessed: Guessed | None = None
     sums_only: bool | None = None
     coins: bool | None = None
     blind: Estimate | None = None
@@ -73,6 +91,8 @@ def facts(summary: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> 
         epsilon_unit=accounted[1],
         epsilon_lower=finite(membership.get("epsilon_lower")),
         epsilon_ceiling=finite(membership.get("epsilon_ceiling")),
+        epsilon_reachable=finite(membership.get("epsilon_reachable")),
+        guessed=_guessed(membership),
         sums_only=sums if isinstance(sums := (summary.get("aggregation") or {}).get("sums_only"), bool) else None,
         coins=(design == "coin") if (design := ((spec or {}).get("evaluation") or {}).get("design")) else None,
         blind=estimate_of(validity, "blind_auc"),
@@ -90,6 +110,19 @@ def _finite_ones(values: Any) -> dict[str, float]:
     """The numbers of a mapping; empty if it is none."""
     listed = values.items() if isinstance(values, Mapping) else ()
     return {str(name): number for name, value in listed if (number := finite(value)) is not None}
+
+
+def _guessed(membership: Mapping[str, Any]) -> Guessed | None:
+    listed, worst = membership.get("epsilon_guesses"), membership.get("worst_score")
+    if not isinstance(listed, list) or not isinstance(worst, Mapping):
+        return None
+    pairs = [rule for rule in listed if isinstance(rule, list) and len(rule) == 2]
+    given = [membership.get("targets"), membership.get("members"), worst.get("tried"), *chain(*pairs)]
+    counts = [round(count) for count in map(finite, given) if count is not None]
+    if not pairs or len(pairs) < len(listed) or len(counts) < len(given):
+        return None
+    targets, members, tried, *rest = counts
+    return Guessed(targets, members, tried, tuple(zip(rest[::2], rest[1::2], strict=True)))
 
 
 def _accounted(summary: Mapping[str, Any]) -> tuple[float | None, str]:

@@ -40,19 +40,21 @@ def accounted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def shown(judgements: Sequence[Judgement], runs: Sequence[Facts]) -> tuple[str, ...]:
-    """The epsilon that the attacks refute under each rule, beside the most that so many targets could show."""
-    judged = [j for j in judgements if j.epsilon_lower is not None and j.status != "unjudged"]
-    ceilings = [run.epsilon_ceiling for run in runs if run.epsilon_ceiling is not None]
-    if not judged or not ceilings:
+def shown(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    """The epsilon that the runs refute under each rule, beside the most that their targets could show.
+
+    Of rules that were not judged only where no rule was: what merely watching shows is worth saying then.
+    """
+    known = [j for j in judgements if j.epsilon_lower is not None]
+    told = [j for j in known if j.status != "unjudged"] or known
+    if not told:
         return ()
-    names = [f"{j.epsilon_lower:.2f} under {rule(j.defense)}" for j in judged if j.epsilon_lower]
+    names = [f"{j.epsilon_lower:.2f} under {rule(j.defense)}" for j in told if j.epsilon_lower]
     if not names:
-        return ("In terms of differential privacy the attacks refute no epsilon at all.",)
-    return (
-        f"In terms of differential privacy, epsilon is at least {listed(names)} ({_SURE}); so many targets can show "
-        f"{min(ceilings):.2f} at most, however much leaks.",
-    )
+        return ("In terms of differential privacy these runs refute no epsilon at all.",)
+    most = [j.epsilon_reachable for j in told if j.epsilon_reachable is not None]
+    limit = f"; so many targets can show {max(most):.2f} at most, however much leaks" if most else ""
+    return (f"In terms of differential privacy, epsilon is at least {listed(names)} ({_SURE}){limit}.",)
 
 
 def checked(runs: Sequence[Facts], others: int) -> tuple[str, ...]:
@@ -79,8 +81,10 @@ def of_run(run: Facts) -> tuple[str, ...]:
     sentences = []
     if run.bounds:
         bounds = listed([f"{run.bounds[key]:.2f} {text}" for key, text in BOUNDS.items() if key in run.bounds])
-        most = "" if run.epsilon_ceiling is None else f"; so many targets can show {run.epsilon_ceiling:.2f} at most"
-        sentences.append(f"Epsilon is at least {bounds} ({_SURE}{most}).")
+        sentences.append(f"Epsilon is at least {bounds} ({_SURE}).")
+        if run.epsilon_reachable is not None:
+            most = f"{run.epsilon_reachable:.2f} at most, however much leaks"
+            sentences.append(f"Whatever the mechanism, so many targets can show {most}.")
     elif run.epsilon_lower is not None:
         sentences.append(f"Epsilon is at least {number(run.epsilon_lower)} ({_SURE}).")
     if run.epsilon is not None:

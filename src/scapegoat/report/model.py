@@ -196,7 +196,8 @@ class Judgement:
     settled the status, `decided` its difference to the baseline: of an open rule the largest that is demonstrated,
     otherwise the one that comes closest to being too large. `cost` is the test accuracy lost against FedAvg with nobody
     attacking, `under_attack` the lowest test accuracy over the attacks. `epsilon` is accounted, of an `epsilon_unit`,
-    `epsilon_lower` the largest lower bound that its runs support, always of a record.
+    `epsilon_lower` the largest lower bound that its runs support together, always of a record, `epsilon_reachable` the
+    most that any scores of their targets could have supported.
     """
 
     defense: str
@@ -214,6 +215,7 @@ class Judgement:
     epsilon: float | None = None
     epsilon_unit: str = ""
     epsilon_lower: float | None = None
+    epsilon_reachable: float | None = None
     reason: str = ""
 
     @property

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from scapegoat.membership.epsilon import over_runs
 from scapegoat.report.detail import detail
 from scapegoat.report.evidence import pool
 from scapegoat.report.facts import by_strongest_score
@@ -19,6 +18,7 @@ from scapegoat.report.groups import groups_of
 from scapegoat.report.measures import ATTACK_ORDER, DEFENSE_ORDER
 from scapegoat.report.model import Cell, Matrix, Page, RunDetail, Section, Study
 from scapegoat.report.planned import protection_label
+from scapegoat.report.refuting import Refuted, by_targets
 from scapegoat.report.remarks import remarks
 from scapegoat.report.runs import Run, read
 from scapegoat.report.told import Told, majority
@@ -134,12 +134,9 @@ def _study(
     def targets_of(key: tuple[str, str]) -> list[Told]:
         return [run.told for run in cells[key].runs if run.told is not None] if key in cells else []
 
-    def refuted(defense: str) -> float | None:
+    def refuted(defense: str) -> Refuted | None:
         of_rule = [run for (_, d), cell in cells.items() if d == defense for run in cell.runs if run.measures]
-        if not of_rule or any(run.told is None or run.facts.epsilon_lower is None for run in of_rule):
-            return None
-        told = [(run.facts.scores, run.told) for run in of_rule if run.told is not None]
-        return over_runs([([t.scores[n] for n in names if n in t.scores], t.member) for names, t in told])
+        return by_targets([(run.facts, run.told) for run in of_rule])
 
     verdict = decide(
         {

@@ -246,7 +246,7 @@ def _csv_cell(study: Study, cell: Cell) -> list[dict[str, object]]:
         if measure.key in cell.measures:
             estimate = cell.measures[measure.key]
             lines.append({**common, "measure": measure.key, **_csv_bounds(estimate), **_unresolved(measure, runs)})
-    for name in ("epsilon", "epsilon_lower", "epsilon_ceiling"):
+    for name in ("epsilon", "epsilon_lower", "epsilon_reachable", "epsilon_ceiling"):
         found = [value for run in runs if (value := getattr(run.facts, name)) is not None]
         if found:
             lines.append({**common, "measure": name, "value": max(found)})

@@ -43,14 +43,15 @@ from scapegoat.report.evidence import DEMONSTRATED, WEIGHED, Evidence, Figures, 
 from scapegoat.report.facts import Facts, by_strongest_score, facts
 from scapegoat.report.measures import ATTACK_ORDER, DEFENSE_ORDER, from_summary
 from scapegoat.report.model import Group, Judgement, Part, Status, Verdict
+from scapegoat.report.refuting import Refuted, by_summaries
 
 TOLERANCE = 0.10
 MAX_COST = 0.05
 
 Groups = Callable[[Key, str | None], Sequence[Group]]
 """The leakage of the classes and clients of a cell, by a score."""
-Refuted = Callable[[str], float | None]
-"""The epsilon that all runs of a rule refute together; None where none is known."""
+RefutedBy = Callable[[str], Refuted | None]
+"""The epsilon that all runs of a rule refute together; None where their summaries alone tell."""
 
 
 def verdict(
@@ -114,7 +115,7 @@ def decide(
     baseline: Key | None,
     told: Mapping[Key, Mapping[int, Facts]] | None = None,
     groups: Groups | None = None,
-    refuted: Refuted | None = None,
+    refuted: RefutedBy | None = None,
     majority: float | None = None,
     clients: int | None = None,
     malicious: int | None = None,
@@ -167,7 +168,7 @@ def decide(
             scores=max((len(run.scores) for run in every), default=1),
             grounds=(
                 *grounds.accounted(judgements),
-                *grounds.shown(judgements, every),
+                *grounds.shown(judgements),
                 *grounds.checked(every, others),
             ),
             clients=clients,
@@ -188,16 +189,16 @@ def _first_part(
 
 
 def _accounted(
-    judgement: Judgement, attacks: Sequence[str], runs: Mapping[Key, Sequence[Facts]], refuted: Refuted | None
+    judgement: Judgement, attacks: Sequence[str], runs: Mapping[Key, Sequence[Facts]], refuted: RefutedBy | None
 ) -> Judgement:
-    """With the epsilon that its runs account for (the largest), and the largest lower bound that they support."""
+    """With the epsilon that its runs account for (the largest), and the lower bound that they support together."""
     mine = [run for a in attacks for run in runs.get((a, judgement.defense), ())]
     accounted = [(run.epsilon, run.epsilon_unit) for run in mine if run.epsilon is not None]
     epsilon, unit = max(accounted, default=(None, ""))
-    lower = refuted(judgement.defense) if refuted is not None else None
-    if lower is None:
-        lower = max((run.epsilon_lower for run in mine if run.epsilon_lower is not None), default=None)
-    return replace(judgement, epsilon=epsilon, epsilon_unit=unit, epsilon_lower=lower)
+    found = refuted(judgement.defense) if refuted is not None else None
+    found = found or by_summaries(mine)
+    told = replace(judgement, epsilon=epsilon, epsilon_unit=unit)
+    return told if found is None else replace(told, epsilon_lower=found.lower, epsilon_reachable=found.reachable)
 
 
 def _judge(
