@@ -401,6 +401,34 @@ def test_ci_sees_3_in_each_of_the_five_ways_in_which_nothing_was_shown(
     assert says in capsys.readouterr().err
 
 
+def test_a_model_that_names_the_largest_class_is_not_judged_though_its_training_records_are_easier(tmp_path, capsys):
+    """Rare records are taken as targets, and coins keep half of them out: the largest class's share differs."""
+    from scapegoat.cli import main
+
+    rng = np.random.default_rng(1)
+    label = np.zeros(1500, dtype=int)
+    label[rng.permutation(1500)[:120]] = np.repeat(np.arange(1, 5), 30)
+    lines = [",".join(f"{value:.3f}" for value in row) for row in rng.normal(size=(1500, 6))]
+    rows = [f"{line},c{name}" for line, name in zip(lines, label, strict=True)]
+    (tmp_path / "skew.csv").write_text("\n".join(["a,b,c,d,e,f,label", *rows]))
+    (tmp_path / "policy.yaml").write_text("{defense: fedavg, limits: {auc: 0.75}, against: [passive]}")
+    files = {"--data": "skew.csv", "--policy": "policy.yaml", "--out": "audit", "--report": "r.html"}
+    untaught = ["federation.server.lr=0.0001", "attack.mask=30"]
+    command = ["audit", "--rounds", "25", "--jobs", "1", "--json"]
+    command += [word for key, name in files.items() for word in (key, str(tmp_path / name))]
+    with pytest.raises(SystemExit) as stop:
+        main([*command, *[word for setting in untaught for word in ("--set", setting)]])
+    assert stop.value.code == 3
+    found = json.loads(capsys.readouterr().out)
+    (run,) = found["runs"]
+    assert run["test_accuracy"] == pytest.approx(run["test_majority"])
+    assert run["train_accuracy"] - run["test_accuracy"] > 0.03
+    assert found["status"] == "undertrained"
+    assert (
+        "the model's test accuracy is no better than always answering the most frequent class" in found["caveats"][-1]
+    )
+
+
 def test_junit_and_sarif_without_a_policy_are_refused(capsys):
     from scapegoat.cli import main
 

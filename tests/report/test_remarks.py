@@ -1,5 +1,6 @@
 """What the report says of the data and of models that have learnt nothing."""
 
+import numpy as np
 import pytest
 
 from scapegoat.report.remarks import remarks
@@ -16,6 +17,13 @@ def test_models_no_better_than_the_most_frequent_class_are_counted():
     assert said.startswith("In 2 of 3 runs")
     assert "(0.400)" in said
     assert remarks(runs[2:]) == ()
+
+
+def test_an_accuracy_in_single_precision_is_not_better_by_its_rounding():
+    exact = 912 / 1000
+    (said,) = remarks([{"test_accuracy": float(np.float32(exact)), "test_majority": exact}])
+    assert float(np.float32(exact)) > exact
+    assert said.startswith("In 1 of 1 runs")
 
 
 @pytest.mark.parametrize("notes", [None, 5, "text", {"a": 1}, [1, None, ["x"]]])

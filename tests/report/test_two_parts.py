@@ -114,6 +114,22 @@ def test_a_model_that_was_hardly_trained_is_not_judged() -> None:
     assert report.verdict(runs).status == "closed"
 
 
+def test_a_model_that_always_says_the_same_is_not_judged_whatever_its_records_are() -> None:
+    runs = audit({"fedavg": {"passive": HARMLESS, "fedpoisonmia": HARMLESS}}, targets=2000)
+    same = {"rounds": 150, "test_accuracy": 0.912 + 5e-10, "test_majority": 0.912}
+    for run in runs:
+        run |= {**same, "train_accuracy": 0.96, "train_majority": 0.96}
+    found = report.verdict(runs)
+    assert found.status == "undertrained"
+    assert "naming the largest class alone gets 0.96 and 0.91" in found.headline
+    for run in runs:
+        run |= {"train_accuracy": 0.995}  # it knows its own records
+    assert report.verdict(runs).status == "closed"
+    for run in runs:
+        run |= {"train_accuracy": 0.97, "test_accuracy": 0.93}  # a little on either side
+    assert report.verdict(runs).status == "closed"
+
+
 def test_a_hardly_trained_model_that_leaks_even_so_is_open() -> None:
     leaky: Figures = (0.77, 0.84, 0.1, 0.65)
     runs = audit({"fedavg": {"passive": leaky, "fedpoisonmia": leaky}})

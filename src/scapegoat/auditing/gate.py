@@ -176,9 +176,7 @@ def _trained(policy: Policy, rule: str, results: Sequence[Result]) -> list[Check
     runs = [result for result in results if result.spec.attack.name == UNDISTURBED[0]] or results
     if not runs:
         return []
-    shares = [share for run in runs if is_number(share := run.summary.get("test_majority"))]
-    told = [facts(run.summary, run.spec.canonical()) for run in runs]
-    why = undertrained(told, max(shares, default=None))
+    why = undertrained([facts(run.summary, run.spec.canonical()) for run in runs])
     status: Status = "unproven" if why else "held"
     return [Check("trained", "trained", rule, status, why or "yes", line=policy.line("defense"))]
 

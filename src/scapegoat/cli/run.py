@@ -115,9 +115,11 @@ def _print(result: Result, out: Path | None) -> None:
 
 def _notes(summary: dict[str, Any]) -> list[str]:
     """What was done to the data, and whether the model is worth attacking."""
+    from scapegoat.report.measures import no_better
+
     notes = list(summary.get("data_notes", []))
     accuracy, majority = summary["test_accuracy"], summary.get("test_majority")
-    if majority is not None and accuracy is not None and accuracy <= majority:
+    if majority is not None and accuracy is not None and no_better(accuracy, majority):
         metric = metric_of(summary)
         answer = "the most frequent class" if metric == "accuracy" else "the same"
         notes.append(

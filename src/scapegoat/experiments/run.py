@@ -203,6 +203,7 @@ def _compute(
             simulation.margins,
             scored,
             train_accuracy=simulation.train_accuracy(),
+            train_majority=simulation.train_majority(),
             seconds=seconds,
             privacy=simulation.cast.benign.privacy(simulation.picked),
         ),

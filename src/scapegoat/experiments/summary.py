@@ -212,6 +212,7 @@ def summarise(
     scored: Scored,
     *,
     train_accuracy: float,
+    train_majority: float,
     seconds: float,
     privacy: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -239,6 +240,7 @@ def summarise(
         if task.labels == "classes"
         else task.interval(cast.model.logits(cast.server.parameters, cast.test.x), cast.test.y),
         "train_accuracy": train_accuracy,
+        "train_majority": train_majority,
         "training_records": sum(len(shard) for shard in cast.splits.shards),
         "parameters": cast.model.d,
         "membership": membership_summary(margins, cast.member) | scored.figures() | aimed_summary(spec, margins, cast),

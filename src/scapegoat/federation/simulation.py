@@ -158,11 +158,19 @@ class Simulation:
 
     def train_accuracy(self) -> float:
         """Accuracy on the benign training records (a fixed draw of them where there are very many)."""
-        rows, records = torch.cat(self.cast.splits.shards), self.cast.benign.dataset
+        rows, records = self._rows_trained_on(), self.cast.benign.dataset
+        return self.accuracy(Samples(records.inputs(rows), records.targets(rows)))
+
+    def train_majority(self) -> float:
+        """What the best answer that is the same for all of these records gets."""
+        return self.model.task.baseline(self.cast.benign.dataset.targets(self._rows_trained_on()))
+
+    def _rows_trained_on(self) -> Tensor:
+        rows = torch.cat(self.cast.splits.shards)
         if len(rows) > TRAIN_ACCURACY_RECORDS:
             keep = numpy_generator(self.seed, "train accuracy").permutation(len(rows))[:TRAIN_ACCURACY_RECORDS]
             rows = rows[torch.from_numpy(keep)]
-        return self.accuracy(Samples(records.inputs(rows), records.targets(rows)))
+        return rows
 
     def state(self) -> dict[str, Tensor]:
         """All that the next round depends on, and all that was recorded, as tensors."""

@@ -34,7 +34,8 @@ class Facts:
     """What a summary tells; None and empty where it does not, as summaries of earlier versions.
 
     `scores` are those of a client's seat, `server_scores` those of the server's, each a figure per measure.
-    `doubts` are the reasons for which the figures do not speak of leakage. `passes` counts rounds times local epochs.
+    `doubts` are the reasons for which the figures do not speak of leakage. The majorities are
+    what always giving the same answer gets of these records. `passes` counts rounds times local epochs.
     `records` are those trained on. `epsilon` is what the run accounts for, of an `epsilon_unit`: "record" or "client";
     `epsilon_lower` is what its scores show, by the guesses that they made, `guessed`; `epsilon_reachable` is the most
     that any scores of its targets could have shown, `epsilon_ceiling` that of any audit with as many targets.
@@ -49,6 +50,8 @@ class Facts:
     doubts: tuple[str, ...] = ()
     train_accuracy: float | None = None
     test_accuracy: float | None = None
+    train_majority: float | None = None
+    test_majority: float | None = None
     passes: int | None = None
     records: int | None = None
     epsilon: float | None = None
@@ -85,6 +88,8 @@ def facts(summary: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> 
         doubts=doubts,
         train_accuracy=finite(summary.get("train_accuracy")),
         test_accuracy=finite(summary.get("test_accuracy")),
+        train_majority=finite(summary.get("train_majority")),
+        test_majority=finite(summary.get("test_majority")),
         passes=_passes(summary, spec or {}),
         records=None if (records := finite(summary.get("training_records"))) is None else round(records),
         epsilon=accounted[0],

@@ -95,6 +95,9 @@ RATES = {"tpr_at_fpr_01": 0.01, "tpr_at_fpr_001": 0.001}
 METRICS = {"accuracy_best": "accuracy", "auc": "AUC", "tpr_at_fpr_01": "TPR at 1% false alarms"}
 """What decides verdicts, as prose calls it."""
 
+TIED = 1e-6
+"""Figures of quality that differ by no more are equal."""
+
 ATTACK_NAMES = {
     "passive": "watching",
     "gradient_ascent": "gradient ascent",
@@ -127,6 +130,14 @@ DEFENSE_ORDER = (
     "memory_atm",
     "reputation_atm",
 )
+
+
+def no_better(accuracy: float, majority: float) -> bool:
+    """Whether a model answers no better than by always saying the same.
+
+    Accuracies are means in single precision, shares of a class are not: equal ones differ in the eighth digit.
+    """
+    return accuracy <= majority + TIED
 
 
 def from_summary(summary: Mapping[str, Any]) -> dict[str, Estimate]:

@@ -21,7 +21,7 @@ from scapegoat.report.planned import protection_label
 from scapegoat.report.refuting import Refuted, by_targets
 from scapegoat.report.remarks import remarks
 from scapegoat.report.runs import Run, read
-from scapegoat.report.told import Told, majority
+from scapegoat.report.told import Told
 from scapegoat.report.verdict import decide, name_of, ordered
 
 # Options of the attack that every attack shares and that change what is measured, not how it is attacked.
@@ -149,7 +149,6 @@ def _study(
         told={key: {run.seed: run.facts for run in cell.runs if run.measures} for key, cell in cells.items()},
         groups=lambda key, score: groups_of(targets_of(key), score),
         refuted=refuted,
-        majority=majority(targets_of(baseline)) if baseline is not None else None,
         clients=federation.get("clients"),
         malicious=federation.get("malicious"),
         targets=min((run.targets for run in finished if run.targets), default=0),

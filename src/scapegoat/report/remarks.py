@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scapegoat.report.measures import no_better
+
 _MOST = 12
 _LONGEST = 600
 
@@ -20,7 +22,7 @@ def remarks(summaries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     for task, metric in sorted({(s["task"], s["metric"]) for s in summaries if _has_other_metric(s)}):
         said[f"Task: {task}. What is called the model's accuracy on this page is its {metric}."] = None
     finished = [s for s in summaries if _is_figure(s.get("test_accuracy")) and _is_figure(s.get("test_majority"))]
-    weak = [s for s in finished if s["test_accuracy"] <= s["test_majority"]]
+    weak = [s for s in finished if no_better(s["test_accuracy"], s["test_majority"])]
     remarks = list(said)[:_MOST]
     if weak:
         share = max(s["test_majority"] for s in weak)

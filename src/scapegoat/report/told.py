@@ -50,12 +50,6 @@ def pooled(runs: Sequence[Told], score: str | None) -> tuple[NDArray[np.float64]
     return ranks, Told(**fields, scores={PLAIN_SCORE: ranks})
 
 
-def majority(runs: Sequence[Told]) -> float | None:
-    """The largest class's share of the targets, over the runs."""
-    labels = np.concatenate([run.label for run in runs]) if runs else np.zeros(0, dtype=np.int64)
-    return float(np.unique(labels, return_counts=True)[1].max() / len(labels)) if len(labels) else None
-
-
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     return np.asarray(table.column(name).to_numpy(zero_copy_only=False), dtype=np.float64)
 

@@ -116,7 +116,6 @@ def decide(
     told: Mapping[Key, Mapping[int, Facts]] | None = None,
     groups: Groups | None = None,
     refuted: RefutedBy | None = None,
-    majority: float | None = None,
     clients: int | None = None,
     malicious: int | None = None,
     targets: int = 0,
@@ -127,7 +126,7 @@ def decide(
     """The verdict on figures by cell and seed. `baseline` names the cell of merely watching under plain averaging.
 
     `told` are the runs' other facts, `groups` gives the leakage of classes and clients, `refuted` the epsilon that a
-    rule's runs refute, `majority` is the largest class's share of the targets, `others` the fewest non-members.
+    rule's runs refute, `others` are the fewest non-members.
     """
     evidence = Evidence(by_seed, baseline)
     runs = {key: [seeds[s] for s in sorted(seeds)] for key, seeds in (told or {}).items()}
@@ -154,7 +153,7 @@ def decide(
             choice=choice,
             watching=part,
             doubts=tuple(dict.fromkeys(doubt for run in every for doubt in run.doubts)),
-            undertrained=first.undertrained(trained, majority),
+            undertrained=first.undertrained(trained),
             plain=plain,
             undefended=_worst(
                 {a: evidence.cells[a, plain] for a in attacks if a != watching and (a, plain) in evidence.cells}

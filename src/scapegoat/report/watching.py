@@ -10,8 +10,9 @@ What merely watching gets is held against guessing, by every score of a client's
 
 A model that has not been trained has nothing to give away yet, so nothing is said of it. It counts as undertrained if
 it was trained in fewer than `FEW_PASSES` rounds times local epochs and its training accuracy is not yet `MEMORISED`
-above its test accuracy, or if the first is within `NEAR` of the second and of the largest class's share (it says the
-same of everything).
+above its test accuracy. So it does if its training accuracy is within `NEAR` of what naming the largest class of these
+records gets, and its test accuracy is no better than that of naming it, or within `NEAR` of training accuracy (it says
+the same of everything).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from statistics import fmean
 from scapegoat.membership.metrics import Estimate
 from scapegoat.report.estimate import over_seeds, stretched
 from scapegoat.report.facts import Facts
-from scapegoat.report.measures import BY_KEY, METRICS, number, written
+from scapegoat.report.measures import BY_KEY, METRICS, no_better, number, written
 from scapegoat.report.model import Answer, Group, Part
 from scapegoat.report.wording import compared
 
@@ -100,8 +101,8 @@ def judge(found: Sequence[Tried], groups: Sequence[Group], tolerance: float, rul
     return _not_open(status, decisive, found, f" under {rule}" if rule else "")
 
 
-def undertrained(runs: Sequence[Facts], majority: float | None) -> str:
-    """Why the model counts as not trained; empty if it does not. `majority` is the largest class's share of targets."""
+def undertrained(runs: Sequence[Facts]) -> str:
+    """Why the model counts as not trained; empty if it does not."""
     accuracies = [(r.train_accuracy, r.test_accuracy) for r in runs]
     known = [(train, test) for train, test in accuracies if train is not None and test is not None]
     if not known:
@@ -111,8 +112,16 @@ def undertrained(runs: Sequence[Facts], majority: float | None) -> str:
     passes = max((r.passes for r in runs if r.passes is not None), default=None)
     if passes is not None and passes < FEW_PASSES and train - test <= MEMORISED:
         return f"{figures}, after {passes} round{'' if passes == 1 else 's'} of training"
-    if train - test <= NEAR and majority is not None and train <= majority + NEAR:
-        return f"{figures}, and naming the largest class alone gets {number(majority)}"
+    shares = [(r.train_majority, r.test_majority) for r in runs if r.test_majority is not None]
+    if not shares:
+        return ""
+    tested = fmean(share for _, share in shares if share is not None)
+    # Runs of earlier versions know the share of the test records alone.
+    trained = fmean(share for pair in shares if (share := pair[0] if pair[0] is not None else pair[1]) is not None)
+    if train <= trained + NEAR and (train - test <= NEAR or no_better(test, tested)):
+        alike = number(trained) == number(tested)
+        gets = number(tested) if alike else f"{number(trained)} and {number(tested)}"
+        return f"{figures}, and naming the largest class alone gets {gets}"
     return ""
 
 

@@ -120,7 +120,8 @@ def assemble(
         record.masks = list(sent.get(number, {}).get("masks", []))
         records.append(record)
     newest = max(seen, key=lambda path: max((line["after"] for line in seen[path]), default=0))
-    test, train = _accuracies(newest.with_suffix(".safetensors"), secrets)
+    trained_on = secrets.train or _members(secrets)
+    test, train = _accuracies(newest.with_suffix(".safetensors"), secrets, trained_on)
     records[-1].test_accuracy = test
     membership = summaries.membership_summary(margins, member)
     membership["best_round"] = after[membership["best_round"]] - 1
@@ -131,7 +132,9 @@ def assemble(
         "rounds": len(records),
         "seconds": seconds,
         "test_accuracy": test,
+        **({} if secrets.test is None else {"test_majority": secrets.task.baseline(secrets.test.y)}),
         "train_accuracy": train,
+        "train_majority": secrets.task.baseline(trained_on.y),
         **({} if secrets.train is None else {"training_records": len(secrets.train)}),
         "membership": membership | scored.figures(),
         "validity": scored.validity(blind(secrets.targets.x.numpy(), secrets.told.label, member)),
@@ -185,13 +188,16 @@ def _rows(record: RoundRecord, line: dict[str, Any], numbers: dict[Node, int], h
     record.defense_notes = dict(line["notes"]) | ({KEPT_UNKNOWN: 1.0} if line["kept"] is None else {})
 
 
-def _accuracies(path: Path, secrets: Secrets) -> tuple[float | None, float]:
+def _members(secrets: Secrets) -> Samples:
+    rows = np.flatnonzero(secrets.told.member)
+    return Samples(secrets.targets.x[rows], secrets.targets.y[rows])
+
+
+def _accuracies(path: Path, secrets: Secrets, trained_on: Samples) -> tuple[float | None, float]:
     """Test and training accuracy of the newest model that the attacker was given."""
     given = ReceivedModel(secrets.model, read_model(path), secrets.targets.x, secrets.task)
 
     def accuracy(samples: Samples) -> float:
         return secrets.task.score(given.model.logits(given.parameters, samples.x), samples.y)
 
-    members = np.flatnonzero(secrets.told.member)
-    train = secrets.train or Samples(secrets.targets.x[members], secrets.targets.y[members])
-    return (None if secrets.test is None else accuracy(secrets.test)), accuracy(train)
+    return (None if secrets.test is None else accuracy(secrets.test)), accuracy(trained_on)
