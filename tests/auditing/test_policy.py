@@ -19,6 +19,7 @@ from scapegoat.errors import InputError
 from scapegoat.membership.assessment import Scored
 from scapegoat.membership.epsilon import one_run
 from tests.auditing import made_up
+from tests.report.test_two_parts import rare_targets
 
 LIMITS = {"auc": 0.75, "tpr_at_fpr_01": 0.1, "epsilon_lower": 3.0, "accuracy_cost": 0.05}
 POLICY = {"defense": "atm", "limits": LIMITS}
@@ -161,6 +162,25 @@ def test_what_cannot_be_shown_to_hold_never_passes(options, says):
     found = made_up.audit(**options)
     assert not found.check(POLICY).met
     assert any(says in line for line in failures(found)), failures(found)
+
+
+def test_a_class_that_is_given_away_violates_a_limit_on_auc_that_all_records_together_keep():
+    table = rare_targets()
+    leaky = [replace(made_up.result(attack, "atm"), targets=table) for attack in made_up.ATTACKS]
+    (check,) = Audit(tuple(leaky), ()).check({"defense": "atm", "limits": {"auc": 0.75}}).failures
+    assert (check.key, check.status) == ("limits.auc", "violated")
+    assert "within class 1 by final_margin, limit 0.75" in check.text
+    # Of groups that leak nothing some AUC is above any limit by chance; its interval is not.
+    blind = table.set_column(
+        table.column_names.index("score_final"),
+        "score_final",
+        pa.array(np.random.default_rng(0).normal(size=table.num_rows)),
+    )
+    harmless = [replace(run, targets=blind) for run in leaky]
+    assert Audit(tuple(harmless), ()).check({"defense": "atm", "limits": {"auc": 0.66}}).met
+    one = [replace(run, targets=blind if run.spec.attack.name != "blend" else table) for run in leaky]
+    closer = {"defense": "atm", "limits": {"auc": 1.0}, "attacks": {"blend": {"auc": 0.8}}}
+    assert [c.key for c in Audit(tuple(one), ()).check(closer).failures] == ["attacks.blend.auc"]
 
 
 @pytest.mark.parametrize("targets", [300, 1000, 2000])

@@ -215,14 +215,14 @@ def test_the_deciding_difference_is_shown_where_it_is_not_that_of_accuracy() -> 
     assert judged.decided.value == pytest.approx(0.34)
 
 
-def rare(directory: Path) -> None:
-    """A binary data set with few positives, whose members alone are told."""
+def rare_targets() -> pa.Table:
+    """Of a binary data set with few positives, whose members alone are told."""
     rng = np.random.default_rng(3)
     count = 1000
     member = np.arange(count) % 2 == 0
     label = (np.arange(count) < 54).astype(int)
     score = rng.normal(size=count) + 3.0 * (member & (label == 1))
-    targets = pa.table(
+    return pa.table(
         {
             "target": np.arange(count),
             "record": np.arange(count),
@@ -234,11 +234,17 @@ def rare(directory: Path) -> None:
             "called_rate": np.zeros(count),
         }
     )
+
+
+def rare(directory: Path) -> None:
+    """Runs with the targets of a class that is given away."""
+    targets = rare_targets()
+    score, member = targets["score_final"].to_numpy(), targets["member"].to_numpy(zero_copy_only=False)
     auc, tpr = metrics.auc(score, member), metrics.tpr_at_fpr(score, member, 0.01)
     for attack in ("passive", "fedpoisonmia"):
         spec = synthetic.make_spec(attack, "fedavg")
         figures = summary(attack, "fedavg", (0.53, auc.value, tpr.value, 0.97), targets=2000)
-        figures["membership"] |= {"auc": auc.value, "auc_ci": auc.ci, "members": count // 2}
+        figures["membership"] |= {"auc": auc.value, "auc_ci": auc.ci, "members": int(member.sum())}
         rounds = pa.table({"round": np.arange(3)})
         synthetic.write_files(directory, spec, figures | {"spec_hash": synthetic.spec_hash(spec)}, rounds, targets)
 

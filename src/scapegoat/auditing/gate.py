@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from scapegoat import aggregation
-from scapegoat.auditing.gate_figures import UNDISTURBED, Figure, Summary, cost_of, figure_of, is_number, of_clients
+from scapegoat.auditing.gate_figures import (
+    UNDISTURBED,
+    Figure,
+    Summary,
+    cost_of,
+    exceeds,
+    exposed_group,
+    figure_of,
+    is_number,
+    of_clients,
+)
 from scapegoat.auditing.policy import Policy
 from scapegoat.experiments.run import Result
 from scapegoat.experiments.spec import describe
@@ -22,7 +32,6 @@ if TYPE_CHECKING:
     from scapegoat.auditing.outcome import Audit
 
 Status = Literal["held", "violated", "unproven"]
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,8 @@ def hold(found: Audit, policy: Policy) -> Gate:
     Returns
     -------
     A check per demand: each attack has run with every seed, its guards are valid, the model was trained, no run shows
-    more than it accounts for, each limit is kept.
+    more than it accounts for, each limit is kept. A limit on AUC is also passed by a class or client whose members are
+    told from its non-members by demonstrably more.
     """
     specs = [result.spec for result in found.results] + [failure.spec for failure in found.failures]
     seeds = sorted({spec.seed for spec in specs})
@@ -99,6 +109,13 @@ def hold(found: Audit, policy: Policy) -> Gate:
         }
         rule, demanded = describe(deployed), policy.against
     of_rule = _cells(runs)
+
+    def leakage(figure: str, limit: float, attack: str) -> Figure:
+        found = figure_of(figure, limit, of_rule.get(attack, {}))
+        if figure != "auc" or exceeds(found, limit):
+            return found
+        return exposed_group(limit, [run for run in runs if run.spec.attack.name == attack]) or found
+
     tried = list(dict.fromkeys([*demanded, *of_rule]))
     checks = [_complete(policy, rule, attack, of_rule.get(attack, {}), seeds, broken) for attack in tried]
     lost = [failure.reason for failure in found.failures if failure.spec.evaluation.reference]
@@ -117,12 +134,12 @@ def hold(found: Audit, policy: Policy) -> Gate:
             cost = cost_of(plain, of_rule.get(UNDISTURBED[0], {}), seeds)
             checks.append(_check(policy, key, rule, {rule: cost}, limit))
         else:
-            cells = {f"{attack} against {rule}": figure_of(figure, limit, cell) for attack, cell in of_rule.items()}
+            cells = {f"{attack} against {rule}": leakage(figure, limit, attack) for attack in of_rule}
             checks.append(_check(policy, key, rule, cells, limit))
     for attack, limits in policy.attacks.items():
         for figure, limit in limits.given().items():
             subject = f"{attack} against {rule}"
-            cells = {subject: figure_of(figure, limit, of_rule.get(attack, {}))}
+            cells = {subject: leakage(figure, limit, attack)}
             checks.append(_check(policy, f"attacks.{attack}.{figure}", subject, cells, limit))
     return Gate(policy, tuple(checks))
 
@@ -237,7 +254,7 @@ def _check(policy: Policy, key: str, rule: str, cells: Mapping[str, Figure], lim
     unknown = {subject: cell for subject, cell in cells.items() if cell.value is None}
     if known:
         subject, worst = max(known.items(), key=lambda item: item[1].value or 0.0)
-        if worst.value is not None and worst.value > limit + ROUNDING:
+        if exceeds(worst, limit):
             return Check(key, figure, subject, "violated", f"{worst.value:.3f}{worst.detail}", limit, line)
     if unknown or not known:
         subject, cell = next(iter(unknown.items()), (rule, Figure(reason="no run has it")))

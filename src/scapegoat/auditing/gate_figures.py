@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from scapegoat.experiments.run import Result
 from scapegoat.membership import epsilon
+from scapegoat.report.facts import PLAIN_SCORE, facts
+from scapegoat.report.groups import groups_of
+from scapegoat.report.told import told
+from scapegoat.report.watching import strongest, tried
 
 UNDISTURBED = ("passive", "fedavg")
 """Plain averaging with nobody attacking: what a rule's cost is measured against."""
+
+ROUNDING = 1e-9
+GROUPED = {"member", "label", "client", "record", "score_final"}
+"""What a table of targets must say for its classes and clients to be looked at."""
 
 Summary = Mapping[str, Any]
 
@@ -41,6 +52,35 @@ def figure_of(name: str, limit: float, by_seed: Mapping[int, Sequence[Summary]])
     if name == "epsilon_lower":
         return Figure(max(values), detail=f" (largest of {len(values)} seeds)")
     return Figure(sum(values) / len(values), detail=f" (mean of {len(values)} seeds)")
+
+
+def exceeds(figure: Figure, limit: float) -> bool:
+    """Whether it is known, and above the limit."""
+    return figure.value is not None and figure.value > limit + ROUNDING
+
+
+def exposed_group(limit: float, runs: Sequence[Result]) -> Figure | None:
+    """The AUC of the class or client that is most surely above the limit; None if none is.
+
+    As in the verdict: by the strongest score, in intervals that allow for the number of classes and clients. A group is
+    held to the low end of its interval, unlike a figure over all targets: the worst of many small groups is above any
+    limit by chance.
+    """
+    variants: dict[str, list[Result]] = defaultdict(list)
+    for run in runs:
+        if set(run.targets.column_names) >= GROUPED:
+            variants[json.dumps(run.spec.canonical()["attack"], sort_keys=True)].append(run)
+    above = []
+    for alike in variants.values():
+        score = strongest(tried([facts(run.summary, run.spec.canonical()) for run in alike]))
+        targets = [told(run.targets) for run in alike]
+        used = score if score is not None and all(score in known.scores for known in targets) else PLAIN_SCORE
+        above += [(group, used) for group in groups_of(targets, used) if group.auc.low > limit + ROUNDING]
+    if not above:
+        return None
+    group, score = max(above, key=lambda found: (found[0].auc.low, found[0].auc.value))
+    low, high = group.auc.ci
+    return Figure(group.auc.value, detail=f" [{low:.3f}, {high:.3f}] within {group.label} by {score}")
 
 
 def _of_run(name: str, limit: float, summary: Summary) -> Figure:
