@@ -10,6 +10,7 @@ from typing import Any
 from scapegoat.auditing import elimination
 from scapegoat.auditing.cells import audit_specs
 from scapegoat.auditing.elimination import LeftOut
+from scapegoat.auditing.helping import Helping
 from scapegoat.auditing.outcome import Audit
 from scapegoat.auditing.planner import BUDGET, Planner
 from scapegoat.auditing.user_input import Data, Model
@@ -17,7 +18,7 @@ from scapegoat.errors import InputError, RunError, StorageError
 from scapegoat.experiments import RunStore, Spec
 from scapegoat.experiments.executors import Event, Failure, Outcome, cores, execute, named
 from scapegoat.experiments.notebooks import notebook_progress
-from scapegoat.experiments.references import reference_specs, with_references
+from scapegoat.experiments.references import with_references
 from scapegoat.experiments.run import Result, prepare
 from scapegoat.experiments.spec import describe
 
@@ -65,7 +66,8 @@ def audit(
     plugins: modules with components of your own.
     out: folder in which finished runs are kept and never computed twice.
     root: folder with data sets.
-    references: reference federations per seed, for the scores that compare with them.
+    references: reference federations per seed, for the scores that compare with them. The settings that a plan is
+        chosen from at last have references of their own.
     rehearse: whether each cell has references of its own, under its attack and rule, as an attacker could train them;
         by default all cells of a seed share those of merely watching under plain averaging.
     accuracy_cost: test accuracy that the plan may cost (0.03). A plan is searched where attacks and defenses are left
@@ -172,7 +174,8 @@ def execute_cells(
     if rehearse and not references:
         raise InputError("rehearse: there are no references to rehearse in; give their number (--references 16)")
     planned = named(specs, root)
-    helpers = _references(planned, references, rehearse, root)
+    helping = Helping(references, rehearse)
+    helpers = _references(planned, helping, root)
     # Rehearsals are many: those of cells that are eliminated are not computed.
     extra = {} if rehearse else {name: spec for found in helpers.values() for name, spec in found.items()}
     store = RunStore(out)
@@ -186,7 +189,7 @@ def execute_cells(
         outcome.summaries.update(found.summaries)
         outcome.failures.update(found.failures)
 
-    planner = None if accuracy_cost is None else Planner(planned, store, outcome, go, accuracy_cost, root)
+    planner = None if accuracy_cost is None else Planner(planned, store, outcome, go, accuracy_cost, root, helping)
     opening = {} if planner is None else named(planner.opening(), root)
     more = 0 if planner is None else planner.expected()
 
@@ -219,17 +222,12 @@ def execute_cells(
     )
 
 
-def _references(
-    planned: Mapping[str, Spec], count: int, rehearse: bool, root: str | Path | None
-) -> dict[str, dict[str, Spec]]:
+def _references(planned: Mapping[str, Spec], helping: Helping, root: str | Path | None) -> dict[str, dict[str, Spec]]:
     """Of each planned run its reference federations by name; all of a seed have the same, unless they rehearse."""
-    if not count:
-        return {name: {} for name in planned}
-    if rehearse:
-        own = {n: reference_specs(spec, count, attack="same", defense="same") for n, spec in planned.items()}
-        return {name: named(specs, root) for name, specs in own.items()}
+    if helping.rehearse:
+        return {name: named(helping.of(spec), root) for name, spec in planned.items()}
     of_seed = {spec.seed: spec for spec in planned.values()}
-    shared = {seed: named(reference_specs(spec, count), root) for seed, spec in of_seed.items()}
+    shared = {seed: named(helping.of(spec), root) for seed, spec in of_seed.items()}
     return {name: shared[spec.seed] for name, spec in planned.items()}
 
 

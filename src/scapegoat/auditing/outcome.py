@@ -74,7 +74,7 @@ class Audit(Shown):
                 f"No reference federations: the scores that compare with them ({scores}) were not tried. They can find "
                 "members that others miss, above all at low false positive rates; --references 16 adds them."
             )
-        unfit = [r for r in self.results if "references_reason" in r.summary["membership"]]
+        unfit = [r for r in (*self.results, *self.plan_results) if "references_reason" in r.summary["membership"]]
         if unfit:
             cells = dict.fromkeys(f"{r.spec.attack.name} against {describe(r.spec.defense)}" for r in unfit)
             notes.append(

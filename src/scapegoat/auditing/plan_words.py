@@ -37,8 +37,11 @@ def headline(today: Option, chosen: Option) -> str:
     return f"Do this: {text}."
 
 
-def sentences(today: Option, chosen: Option, budget: float, tried: int) -> tuple[str, ...]:
-    """What that gains, what it costs, who has to do it, and what it leaves."""
+def sentences(today: Option, chosen: Option, budget: float, tried: int, coins: bool = True) -> tuple[str, ...]:
+    """What that gains, what it costs, who has to do it, what it leaves, and by what scores.
+
+    Only where `coins` made the members can there be reference federations.
+    """
     found = [f"Today, {_told(today)}; guessing gets 50."]
     if chosen != today:
         found[0] = f"Today, {_told(today)}; with this plan, {_told(chosen)}; guessing gets 50."
@@ -53,6 +56,14 @@ def sentences(today: Option, chosen: Option, budget: float, tried: int) -> tuple
     if chosen.epsilon is not None:
         worth = ": as a promise that is worth next to nothing" if chosen.epsilon > NO_PROMISE else ""
         found.append(f"Its noise accounts for epsilon {chosen.epsilon:.1f} for a record{worth}.")
+    if chosen.references:
+        found.append(
+            f"The figures are by the strongest score, among them those that compare with {chosen.references} reference "
+            "federations of each setting."
+        )
+    else:
+        more = "; --references 16 holds the plan against stronger ones" if coins else ""
+        found.append(f"The figures are by the scores of one run{more}.")
     if chosen.seeds == 1:
         found.append(
             f"It was chosen among {tried} settings by one seed, and the figures are those that it was chosen by; "

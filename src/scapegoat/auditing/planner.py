@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
 
 from scapegoat.auditing import plan_words
 from scapegoat.auditing.candidates import WATCHING, Bench, Candidate, rule_text
 from scapegoat.auditing.elimination import PLAIN
-from scapegoat.auditing.searching import Found, Go, Search, found_in
-from scapegoat.experiments import RunStore, Spec
-from scapegoat.experiments.executors import Outcome, named
+from scapegoat.auditing.helping import Helping
+from scapegoat.auditing.searching import MOST_HELD, Found, Go, Search, found_in
+from scapegoat.errors import InputError
+from scapegoat.experiments import RunStore, Spec, parse
+from scapegoat.experiments.executors import Failure, Outcome, named
+from scapegoat.experiments.references import with_references
 from scapegoat.experiments.run import Result
 from scapegoat.report.estimate import over_seeds
 from scapegoat.report.planned import Option, Plan, Stop
@@ -31,6 +37,7 @@ class Planner:
         go: Go,
         budget: float,
         root: str | Path | None = None,
+        helping: Helping | None = None,
     ) -> None:
         self._store, self._outcome, self._budget, self._root = store, outcome, budget, root
         self._execute = go
@@ -38,7 +45,9 @@ class Planner:
         self._best: Candidate | None = None
         self._matrix = list(planned.values())
         self._bench = Bench(self._matrix, PLAIN, root)
-        self._search = Search(self._bench, self._look, self._go, budget)
+        self._helping = helping or Helping()
+        self._helpers: dict[str, list[Spec]] = {}
+        self._search = Search(self._bench, self._look, self._go, budget, self._hold if self._helping else None)
 
     def _go(self, specs: Iterable[Spec]) -> None:
         """Compute what this audit has neither computed nor failed to."""
@@ -56,7 +65,8 @@ class Planner:
         bench = self._bench
         offered = bench.of_rule(bench.bounded)
         attacks = len(bench.attacks(offered[0] if offered else bench.today))
-        return 3 * len(offered) + 2 * attacks
+        helped = (MOST_HELD - 1) * self._helping.count * (attacks if self._helping.rehearse else 1)
+        return 3 * len(offered) + 2 * attacks + helped
 
     def find(self, chosen: Iterable[Spec]) -> Plan | None:
         """The plan; `chosen` are the matrix's runs that count. None if today's setting has no run to start from."""
@@ -67,6 +77,7 @@ class Planner:
         for seed in bench.seeds[1:]:
             for candidate in dict.fromkeys((bench.today, best)):
                 self._go([bench.spec(candidate, attack, seed) for attack in bench.attacks(candidate)])
+                self._hold(candidate, seed)
         options = {c: found for c in search.met if (found := self._option(c)) is not None}
         today, chosen_option = options[bench.today], options[best]
         tried = len(options)
@@ -76,13 +87,13 @@ class Planner:
             recommended=chosen_option,
             options=tuple(options.values()),
             headline=plan_words.headline(today, chosen_option),
-            sentences=plan_words.sentences(today, chosen_option, self._budget, tried),
+            sentences=plan_words.sentences(today, chosen_option, self._budget, tried, coins=self._coins()),
             do=plan_words.lines(chosen_option, self._matrix[0]),
             failed=tuple(self._failed()),
         )
 
     def results(self) -> tuple[Result, ...]:
-        """The runs of the recommended setting, once it is found."""
+        """The runs of the recommended setting, once it is found, with the scores of their references."""
         best, store = self._best, self._store
         found: list[Result] = []
         if best is None:
@@ -90,10 +101,30 @@ class Planner:
         for seed in self._bench.seeds:
             for attack in self._bench.attacks(best):
                 name = self._bench.name(best, attack, seed)
-                if name in self._outcome.summaries:
-                    spec, summary = self._bench.spec(best, attack, seed), dict(self._outcome.summaries[name])
-                    found.append(Result(spec, summary, store.rounds(name), store.targets(name)))
+                if self._look(name) is not None:
+                    helped, targets = self._helped(name) or ({}, store.targets(name))
+                    summary = {**self._outcome.summaries[name], **helped}
+                    found.append(Result(self._bench.spec(best, attack, seed), summary, store.rounds(name), targets))
         return tuple(found)
+
+    def _coins(self) -> bool:
+        """Whether there can be reference federations."""
+        return self._matrix[0].evaluation.design == "coin"
+
+    def _hold(self, candidate: Candidate, seed: int | None = None) -> None:
+        """Train the references of a candidate with a seed; what is told of its runs takes them in from now on."""
+        bench = self._bench
+        runs = {bench.name(candidate, a, seed): bench.spec(candidate, a, seed) for a in bench.attacks(candidate)}
+        wanted = {name: named(self._helping.of(spec), self._root) for name, spec in runs.items()}
+        self._go(spec for found in wanted.values() for spec in found.values())
+        for name, found in wanted.items():
+            self._helpers[name] = [spec for key, spec in found.items() if key in self._outcome.summaries]
+            self._known.pop(name, None)
+
+    def _helped(self, name: str) -> tuple[dict[str, Any], pa.Table] | None:
+        """A run's figures and targets with the scores of its references; None where it has none."""
+        helpers = self._helpers.get(name)
+        return with_references(self._store, name, helpers) if helpers else None
 
     def _rules(self, chosen: Iterable[Spec]) -> list[str]:
         """Averaging, and the one other rule that leaks least to its worst attack."""
@@ -105,8 +136,17 @@ class Planner:
         return [bench.bounded, *(c.rule for c in best)]
 
     def _look(self, name: str) -> Found | None:
-        if name not in self._known and name in self._outcome.summaries:
-            self._known[name] = found_in(self._outcome.summaries[name], self._store.rounds(name))
+        """What a run tells, with references once its candidate has been held against them; None if it is not there."""
+        summary = self._outcome.summaries.get(name)
+        if name not in self._known and summary is not None:
+            try:
+                helped, _ = self._helped(name) or ({}, None)
+            except InputError as error:
+                # It cannot be read any more: then it is a run that failed.
+                del self._outcome.summaries[name]
+                self._outcome.failures[name] = Failure(name, parse(self._store.spec(name)), str(error))
+                return None
+            self._known[name] = found_in({**summary, **helped}, self._store.rounds(name))
         return self._known.get(name)
 
     def _failed(self) -> Iterable[str]:
@@ -141,6 +181,7 @@ class Planner:
             complete=search.complete(candidate),
             runs=tuple(bench.name(candidate, a, s) for s in seeds for a in met),
             seeds=len(seeds),
+            references=min(len(self._helpers.get(bench.name(candidate, a, s), ())) for s in seeds for a in met),
             epsilon=max(epsilons, default=None),
             stops=tuple(Stop(r, s.auc, s.test) for r, s in sorted(search.stops(candidate).items())),
         )

@@ -26,6 +26,8 @@ AT_ONCE = 2
 """So many candidates get all attacks at a time: one per core."""
 MOST_COMPLETED = 6
 """More are not given all attacks, even if the next might leak a little less."""
+MOST_HELD = 3
+"""So many beside today's setting are held against reference federations at most; one of these is chosen."""
 CLOSE = 0.01
 """What might leak less by no more than this, if no attack finds out more, is not worth all attacks."""
 GAIN = 0.02
@@ -76,13 +78,15 @@ Look = Callable[[str], Found | None]
 """The figures of a run by its name; None if it has not finished."""
 Go = Callable[[Iterable[Spec]], None]
 """Computes runs; those that are there already cost nothing."""
+Hold = Callable[[Candidate], None]
+"""Trains the reference federations of a candidate: its figures are by the strongest score with them from then on."""
 
 
 class Search:
     """One search. `bench` makes the runs of candidates, `look` tells what is known of one, `go` computes some."""
 
-    def __init__(self, bench: Bench, look: Look, go: Go, budget: float) -> None:
-        self._bench, self._look, self._go, self._budget = bench, look, go, budget
+    def __init__(self, bench: Bench, look: Look, go: Go, budget: float, hold: Hold | None = None) -> None:
+        self._bench, self._look, self._go, self._budget, self._hold = bench, look, go, budget, hold
         self.met: dict[Candidate, None] = {}
         """Every candidate of which anything was computed, in the order of the search."""
 
@@ -109,7 +113,7 @@ class Search:
         self._go(second)
         entries = {c: self._entry(c) for c in self._known(pool)}
         self.met |= dict.fromkeys(entries.values())
-        best = self._complete(entries)
+        best = self._best(self._complete(entries), entries)
         # What is not clearly better than today's setting is not worth a change.
         return best if best != today and self.leakage(best) < self.leakage(today) - GAIN else today
 
@@ -119,23 +123,41 @@ class Search:
         plain = stopped.rule == self._bench.plain and stopped != self._bench.today
         return replace(stopped, rule=self._bench.bounded) if plain else stopped
 
-    def _complete(self, entries: Mapping[Candidate, Candidate]) -> Candidate:
-        """Give all attacks to the best, as known so far, until the best has met them all."""
+    def _complete(self, entries: Mapping[Candidate, Candidate]) -> list[Candidate]:
+        """Give all attacks to the best, as known so far, until the best has met them all; those that have."""
         completed: list[Candidate] = [self._bench.today]
         while True:
             ranked = sorted(entries.values(), key=lambda c: self._rank_stopped(c, entries))
             waiting = [c for c in ranked if c not in completed]
             best = min(completed, key=lambda c: self._rank_stopped(c, entries))
             if not waiting or len(completed) > MOST_COMPLETED:
-                return best
+                return completed
             unaffordable, leaks, _ = self._rank_stopped(waiting[0], entries)
             if self._rank_stopped(best, entries) <= (unaffordable, leaks + CLOSE):
-                return best
+                return completed
             # Of several rules the best each: what one yields to, another may not.
             firsts = list({c.rule: c for c in reversed(waiting)}.values())
             batch = sorted(firsts, key=waiting.index)[:AT_ONCE]
             self._go(spec for c in batch for spec in self._bench.specs(c))
             completed += batch
+
+    def _best(self, completed: Sequence[Candidate], entries: Mapping[Candidate, Candidate]) -> Candidate:
+        """The best of those that have met all attacks; of those that were held against references, if any can be.
+
+        References find more, hardly ever less: once the best has been held and still is, none of the others is better.
+        """
+
+        def best(among: Sequence[Candidate]) -> Candidate:
+            return min(among, key=lambda c: self._rank_stopped(c, entries))
+
+        if self._hold is None:
+            return best(completed)
+        held = [self._bench.today]
+        self._hold(self._bench.today)
+        while (found := best(completed)) not in held and len(held) <= MOST_HELD:
+            self._hold(found)
+            held.append(found)
+        return best(held)
 
     def leakage(self, candidate: Candidate) -> float:
         """The largest AUC of the attacks that it has met so far; 1 if it has met none."""

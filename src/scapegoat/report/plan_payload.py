@@ -16,7 +16,7 @@ def plan_values(plan: Plan) -> dict[str, Any]:
         "recommended": options.index(plan.recommended),
         "frontier": [options.index(option) for option in plan.frontier],
         "curves": [options.index(option) for option in _drawn(plan)],
-        "options": [_option(option) for option in options],
+        "options": [_option(option, plan.settled(option)) for option in options],
     }
 
 
@@ -31,7 +31,7 @@ def _drawn(plan: Plan) -> list[Option]:
     return [plan.today] if chosen == plan.today else [plan.today, chosen]
 
 
-def _option(option: Option) -> dict[str, Any]:
+def _option(option: Option, settled: bool) -> dict[str, Any]:
     low, high = (option.leakage.low, option.leakage.high) if option.leakage.bounded else (None, None)
     return {
         "label": option.label,
@@ -42,6 +42,6 @@ def _option(option: Option) -> dict[str, Any]:
         "attack": option.attack,
         "test": option.test_accuracy,
         "cost": option.cost,
-        "complete": option.complete,
+        "complete": settled,
         "stops": [[stop.round, stop.auc, stop.test_accuracy] for stop in option.stops],
     }

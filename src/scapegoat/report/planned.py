@@ -26,6 +26,7 @@ class Option:
     merely watching. `test_accuracy` is without an attack, `under_attack` the least under one, `cost` what is lost
     against today's setting, without an attack. It is `complete` once every attack has been tried. `stops` has a point
     per evaluated round: the AUC of the attack that sees most there, beside the test accuracy without an attack.
+    `references` is how many reference federations its scores were helped by.
     """
 
     rule: Any
@@ -43,6 +44,7 @@ class Option:
     seeds: int = 1
     epsilon: float | None = None
     stops: tuple[Stop, ...] = ()
+    references: int = 0
 
     @property
     def rule_label(self) -> str:
@@ -94,14 +96,26 @@ class Plan:
         return self.recommended.rounds
 
     @property
+    def held(self) -> bool:
+        """Whether the best settings were held against reference federations."""
+        return any(option.references for option in self.options)
+
+    def settled(self, option: Option) -> bool:
+        """Whether a setting has met all attacks and scores that the recommended one has; else it may leak more."""
+        return option.complete and (bool(option.references) or not self.held)
+
+    @property
     def text(self) -> str:
         """Headline and sentences as one paragraph."""
         return " ".join((self.headline, *self.sentences))
 
     @property
     def frontier(self) -> tuple[Option, ...]:
-        """The complete options that no other beats in both leakage and test accuracy, by test accuracy."""
-        complete = [option for option in self.options if option.complete]
+        """The complete options that no other beats in both leakage and test accuracy, by test accuracy.
+
+        Where some were held against reference federations, those: the others would only seem to leak less.
+        """
+        complete = [option for option in self.options if self.settled(option)]
         best = [o for o in complete if not any(_beats(other, o) for other in complete)]
         return tuple(sorted(best, key=lambda o: (o.test_accuracy, o.leakage.value)))
 
@@ -155,6 +169,7 @@ def _values(option: Option) -> dict[str, Any]:
         "attacks": list(option.attacks),
         "complete": option.complete,
         "seeds": option.seeds,
+        "references": option.references,
         "epsilon": option.epsilon,
         "runs": list(option.runs),
     }
