@@ -148,6 +148,8 @@ def _accepted(clusters: Tensor, suspect: Tensor, allowed: float) -> Tensor:
 class DeepSight(Rule):
     """Cluster clients by what their updates do to the output layer; drop clusters with too many suspects; clip."""
 
+    probes = True
+
     suspects: Annotated[float, Field(gt=0, le=1)] = 1 / 3
     """Share of suspects from which on a cluster is dropped."""
     min_cluster_size: Annotated[int, Field(ge=2)] = 3

@@ -1,15 +1,11 @@
-"""The plan in words that a manager understands, and the lines that put it into practice."""
+"""The plan in words that a manager understands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-import yaml
-
-from scapegoat.aggregation import registry as rules
-from scapegoat.experiments import Spec
-from scapegoat.integrations.shared.names import class_name
+from scapegoat.auditing.plan_lines import changed
 from scapegoat.protections import registry as protections
 from scapegoat.report.measures import ATTACK_NAMES, interval
 from scapegoat.report.planned import Option
@@ -92,74 +88,5 @@ def _price(today: Option, chosen: Option, budget: float) -> str:
 
 
 def _said(written: Mapping[str, Any]) -> str:
-    options = ", ".join(f"{key} {value:g}" for key, value in _changed(written).items() if isinstance(value, float))
+    options = ", ".join(f"{key} {value:g}" for key, value in changed(written).items() if isinstance(value, float))
     return f"{written['name']} ({options})" if options else str(written["name"])
-
-
-def _changed(written: Mapping[str, Any]) -> dict[str, Any]:
-    """A protection's options that matter to a reader: those that are not its defaults, and the first unless it is 0."""
-    usual = protections.get(str(written["name"])).canonical()
-    options = {key: value for key, value in written.items() if key != "name"}
-    return {k: v for i, (k, v) in enumerate(options.items()) if (i == 0 and v) or v != usual.get(k)}
-
-
-def lines(option: Option, spec: Spec) -> dict[str, str]:
-    """What to write, by title: into a spec, a Flower server and, where clients take part, a Flower client."""
-    found = {"Spec": _spec_text(option), "Flower server": _server_text(option, spec)}
-    private = next((p for p in option.protect if p["name"] == "dp_sgd"), None)
-    if private is not None:
-        found["Flower client"] = _client_text(private)
-    return found
-
-
-def _spec_text(option: Option) -> str:
-    protect = [{"name": p["name"], **_changed(p)} for p in option.protect]
-    rule = [_rule(p) for p in option.rule] if isinstance(option.rule, list) else _rule(option.rule)
-    content = {"federation": {"rounds": option.rounds, "protect": protect}, "defense": rule}
-    return yaml.safe_dump(content, sort_keys=False, default_flow_style=None).rstrip()
-
-
-def _rule(written: Mapping[str, Any]) -> dict[str, Any]:
-    """A rule with its trim and what else is not its default."""
-    usual = rules.get(str(written["name"])).canonical()
-    return {k: v for k, v in written.items() if k in ("name", "trim") or v != usual.get(k)}
-
-
-def _server_text(option: Option, spec: Spec) -> str:
-    if isinstance(option.rule, list):
-        name, arguments = "RobustAggregation", [repr([_rule(part) for part in option.rule])]
-    elif ":" in str(option.rule["name"]):
-        name, arguments = "RobustAggregation", [repr(_rule(option.rule))]
-    else:
-        options = _rule(option.rule)
-        name, arguments = class_name(str(options.pop("name"))), [f"{k}={v!r}" for k, v in options.items()]
-    decay = next((p for p in option.protect if p["name"] == "weight_decay"), None)
-    if decay is not None:
-        changed = {"rate": decay["rate"]} | ({"decoupled": True} if decay.get("decoupled") else {})
-        arguments.append(f"weight_decay={changed!r}" if len(changed) > 1 else f"weight_decay={decay['rate']!r}")
-    cooling = next((p for p in option.protect if p["name"] == "cooling"), None)
-    if cooling is not None:
-        arguments.append(f"cooling={_changed(cooling) or True!r}")
-    federation = spec.federation
-    arguments.append(f"fraction_train={federation.fraction!r}")
-    comment = ""
-    if federation.local.sends == "gradient":
-        server = federation.server.model_dump(mode="json", exclude_defaults=False)
-        shown = {key: server[key] for key in ("optimizer", "lr")}
-        arguments += ['replies="updates"', f"server_optimizer={shown!r}"]
-        comment = "# As in the audit: clients reply with the gradient of a batch, the server steps.\n"
-    return (
-        f"from scapegoat.integrations.flower import {name}\n\n{comment}"
-        f"strategy = {name}({', '.join(arguments)})\n"
-        f"strategy.start(grid=grid, initial_arrays=arrays, num_rounds={option.rounds})"
-    )
-
-
-def _client_text(private: Mapping[str, Any]) -> str:
-    return (
-        "from scapegoat.integrations.private_step import PrivateStep\n\n"
-        f"private = PrivateStep(model, clip={private['clip']!r}, noise={private['noise']!r}, batch_size=64)\n"
-        "for x, y in private.batches(records, labels):  # each record with the same chance\n"
-        "    private.gradients(x, y)  # in place of loss.backward(): clipped per record, with noise\n"
-        "    optimizer.step()"
-    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from scapegoat.auditing import plan_words
+from scapegoat.auditing import plan_lines, plan_words
 from scapegoat.auditing.candidates import WATCHING, Bench, Candidate, rule_text
 from scapegoat.auditing.elimination import PLAIN
 from scapegoat.auditing.helping import Helping
@@ -88,7 +88,7 @@ class Planner:
             options=tuple(options.values()),
             headline=plan_words.headline(today, chosen_option),
             sentences=plan_words.sentences(today, chosen_option, self._budget, tried, coins=self._coins()),
-            do=plan_words.lines(chosen_option, self._matrix[0]),
+            do=plan_lines.lines(chosen_option, self._matrix[0]),
             failed=tuple(self._failed()),
         )
 

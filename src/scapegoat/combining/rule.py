@@ -138,6 +138,9 @@ class Rule(Component):
     asks_for: ClassVar[Literal["score", "root_update"] | None] = None
     """Which of the context's answers from those records it cannot do without."""
 
+    probes: ClassVar[bool] = False
+    """Whether it also judges updates by the outputs of the model that they make, where the context can tell them."""
+
     shift_free: ClassVar[bool] = False
     """Whether moving all updates by a vector moves the aggregate by it: what they are relative to does not matter."""
 
