@@ -10,8 +10,10 @@ import pytest
 pytest.importorskip("flwr")
 
 from flwr.common import Code, FitRes, Parameters, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.server import SimpleClientManager
 
 from scapegoat.accounting import record_epsilon
+from scapegoat.errors import InputError, RunError
 from scapegoat.integrations.flower import LegacyRobustAggregation
 from scapegoat.integrations.shared.rounds import client_number
 
@@ -19,8 +21,11 @@ GLOBAL = [np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros(2, np.float32)]
 
 
 class Manager:
+    def __init__(self, clients: int = 4) -> None:
+        self.clients = clients
+
     def num_available(self) -> int:
-        return 4
+        return self.clients
 
     def sample(self, num_clients: int, min_num_clients: int | None = None, criterion=None):
         return [SimpleNamespace(cid=str(i)) for i in range(num_clients)]
@@ -95,3 +100,21 @@ def test_the_epsilon_is_that_of_the_share_that_was_really_picked():
         strategy.aggregate_fit(server_round, results, [])
         expected = record_epsilon(server_round, 4.0, 0.5, 1e-5, "fixed")
         assert strategy.history[-1].notes["epsilon"] == pytest.approx(expected, rel=0.01)
+
+
+def test_too_few_clients_for_the_rule_end_the_run_with_what_is_needed():
+    clients, asked = SimpleClientManager(), ndarrays_to_parameters(GLOBAL)
+    strategy = LegacyRobustAggregation("atm", node_timeout=0.01)
+    with pytest.raises(RunError, match=r"0 nodes are connected .* where 3 are needed: atm cannot work with fewer"):
+        strategy.configure_fit(1, asked, clients)
+    strategy = LegacyRobustAggregation("fedavg", min_available_clients=5, node_timeout=0.01)
+    for configure in (strategy.configure_fit, strategy.configure_evaluate):
+        with pytest.raises(RunError, match="where 5 are needed: min_available_clients"):
+            configure(1, asked, clients)
+    with pytest.raises(InputError, match="node_timeout"):
+        LegacyRobustAggregation("fedavg", node_timeout=0)
+
+
+def test_a_rule_asks_as_many_clients_as_it_needs():
+    strategy = LegacyRobustAggregation({"name": "atm", "trim": 2}, fraction_fit=0.1)
+    assert len(strategy.configure_fit(1, ndarrays_to_parameters(GLOBAL), Manager(10))) == 5

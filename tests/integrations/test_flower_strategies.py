@@ -549,6 +549,25 @@ def test_too_few_nodes_for_the_rule_end_the_run_with_what_is_needed():
         strategy.start(grid, record(model()), num_rounds=3)
 
 
+class FlappingGrid(FakeGrid):
+    """A grid of two nodes, one of which leaves and comes back all the time; it gives up after `most` looks."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__({node: answering(dict) for node in (1, 2)})
+        self.looks, self.most = 0, most
+
+    def get_node_ids(self) -> list[int]:
+        self.looks += 1
+        assert self.looks < self.most, "still waiting"
+        return [1, 2] if self.looks % 2 else [1]
+
+
+def test_a_node_that_leaves_and_comes_back_is_no_further_node():
+    strategy = flower.AngularTrimmedMean(trim=1, node_timeout=0.02)
+    with pytest.raises(RunError, match=r"no more came within 0\.02 s, where 3 are needed"):
+        strategy.start(FlappingGrid(most=50), record(model()), num_rounds=1)
+
+
 def test_a_rule_asks_as_many_nodes_as_it_needs():
     grid = FakeGrid({node: answering(dict) for node in range(1, 11)})
     strategy = flower.AngularTrimmedMean(trim=2, fraction_train=0.1, fraction_evaluate=0.0)

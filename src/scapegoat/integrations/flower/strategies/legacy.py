@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from flwr.app import Array, ArrayRecord
@@ -19,6 +19,7 @@ from scapegoat.integrations.flower.strategies.robust_server import (
     TrainOnRoot,
     Validate,
 )
+from scapegoat.integrations.flower.strategies.waiting import checked_timeout, wait_for_nodes, why_so_many
 from scapegoat.integrations.shared.faults import fault, plain
 from scapegoat.integrations.shared.rounds import Reply, RoundReport, checked_weight, client_number
 from scapegoat.optimizers import OptimizerOptions
@@ -31,8 +32,8 @@ class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
 
     Takes what `RobustAggregation` takes about the `rule` (also `replies`, `seed`, `validate`, `train_on_root`,
     `probe_outputs`), the server's step (`server_optimizer`, `server_lr`, `weight_decay`) and buffers (`buffer_merge`);
-    arrays have no names here, so that `buffers` are their places as text (`"3"`). All other keywords go to Flower's
-    `FedAvg`.
+    arrays have no names here, so that `buffers` are their places as text (`"3"`). `node_timeout` is how long to wait for
+    further clients while there are too few for a round. All other keywords go to Flower's `FedAvg`.
 
     Examples
     --------
@@ -50,6 +51,7 @@ class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
         server_optimizer: OptimizerOptions | Mapping[str, Any] | str = "sgd",
         server_lr: float = 1.0,
         weight_decay: float | Mapping[str, Any] = 0.0,
+        node_timeout: float | None = 60.0,
         seed: int | None = None,
         validate: Validate | None = None,
         train_on_root: TrainOnRoot | None = None,
@@ -71,14 +73,37 @@ class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
             probe_outputs=probe_outputs,
             sampling_rate=self.fraction_fit,
         )
+        self.node_timeout = checked_timeout(node_timeout)
         self.history: list[RoundReport] = []
+
+    def num_fit_clients(self, num_available_clients: int) -> tuple[int, int]:
+        """How many clients a round asks, as many as the rule needs at least, and how many must be connected."""
+        chosen, available = super().num_fit_clients(num_available_clients)
+        return max(chosen, self.server.needed), max(available, self.server.needed)
 
     def configure_fit(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
         """Choose the clients as FedAvg does, and remember what they are given."""
+        self._wait(client_manager, self.num_fit_clients)
         self.server.send_record(ArrayRecord(_named(parameters)))
         chosen = super().configure_fit(server_round, parameters, client_manager)
         self.server.picked(len(chosen), int(client_manager.num_available()))
         return chosen
+
+    def configure_evaluate(self, server_round: int, parameters: Parameters, client_manager: Any) -> Any:
+        """Choose the clients that evaluate as FedAvg does."""
+        if self.fraction_evaluate > 0:
+            self._wait(client_manager, self.num_evaluation_clients)
+        return super().configure_evaluate(server_round, parameters, client_manager)
+
+    def _wait(self, client_manager: Any, counts: Callable[[int], tuple[int, int]]) -> None:
+        # FedAvg itself would wait for a day.
+        options = "min_available_clients, min_fit_clients or min_evaluate_clients ask for them"
+        wait_for_nodes(
+            lambda: range(int(client_manager.num_available())),
+            lambda connected: max(counts(connected)),
+            self.node_timeout,
+            lambda enough: why_so_many(self.server.rule, self.server.needed, enough, options),
+        )
 
     def aggregate_fit(self, server_round: int, results: Any, failures: Any) -> tuple[Parameters | None, dict[str, Any]]:
         """The next global parameters; metrics aggregated over the kept clients."""

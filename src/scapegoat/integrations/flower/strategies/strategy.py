@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 
 from scapegoat.aggregation import RuleLike
-from scapegoat.errors import InputError, RunError
+from scapegoat.errors import InputError
 from scapegoat.integrations.flower.replies.records import BUFFER_NAMES, BufferMerge, ReplyKind
 from scapegoat.integrations.flower.replies.rounds import announce, read_reply, read_weight
 from scapegoat.integrations.flower.replies.timeouts import PatientGrid
@@ -24,6 +23,7 @@ from scapegoat.integrations.flower.strategies.robust_server import (
     TrainOnRoot,
     Validate,
 )
+from scapegoat.integrations.flower.strategies.waiting import checked_timeout, wait_for_nodes, why_so_many
 from scapegoat.integrations.shared.faults import MalformedReplyError, fault, plain
 from scapegoat.integrations.shared.rounds import Reply, RoundReport, require_progress
 from scapegoat.optimizers import OptimizerOptions
@@ -149,12 +149,8 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
             probe_outputs=probe_outputs,
             sampling_rate=fraction_train,
         )
-        if node_timeout is not None and not node_timeout > 0:
-            raise InputError(
-                f"node_timeout: {node_timeout!r} is not allowed; it must be seconds greater than 0, or None"
-            )
         self.round_timeout = round_timeout
-        self.node_timeout = node_timeout
+        self.node_timeout = checked_timeout(node_timeout)
         self.sampler = sampler
         self.history: list[RoundReport] = []
         self._patience: PatientGrid | None = None
@@ -282,19 +278,16 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
         """Nodes of a round; waits until enough are connected, but not forever."""
         # A sampler knows what it picks; else a round that the rule cannot work with is not begun.
         needed = self.server.needed if purpose == "train" and self.sampler is None else 1
-        seen, since = -1, time.monotonic()
-        while True:
-            nodes = sorted(grid.get_node_ids(), key=self.server.order)
-            wanted = max(int(len(nodes) * fraction), minimum, needed)
-            enough = max(self.min_available_nodes, wanted)
-            if len(nodes) >= enough:
-                break
-            if len(nodes) != seen:
-                seen, since = len(nodes), time.monotonic()
-                log.info("Waiting for nodes to connect: %d connected (minimum required: %d).", seen, enough)
-            if self.node_timeout is not None and time.monotonic() - since >= self.node_timeout:
-                raise RunError(self._too_few(len(nodes), enough))
-            time.sleep(1 if self.node_timeout is None else min(1.0, self.node_timeout))
+
+        def wanted(connected: int) -> int:
+            return max(int(connected * fraction), minimum, needed)
+
+        nodes = wait_for_nodes(
+            lambda: sorted(grid.get_node_ids(), key=self.server.order),
+            lambda connected: max(self.min_available_nodes, wanted(connected)),
+            self.node_timeout,
+            self._why_so_many,
+        )
         if self.sampler is not None and purpose == "train":
             by_client = {self.server.clients.get(node, node): node for node in nodes}
             chosen = [
@@ -302,22 +295,15 @@ class RobustAggregation(FedAvg):  # type: ignore[misc]
             ]
         else:
             rng = numpy_generator(self.server.seed, f"flower {purpose}", server_round)
-            chosen = [nodes[i] for i in sorted(rng.choice(len(nodes), wanted, replace=False))]
+            chosen = [nodes[i] for i in sorted(rng.choice(len(nodes), wanted(len(nodes)), replace=False))]
         if purpose == "train":
             self.server.picked(len(chosen), len(nodes), getattr(self.sampler, "poisson_rate", None))
         log.info("configure_%s: Sampled %d nodes (out of %d)", purpose, len(chosen), len(nodes))
         return chosen
 
-    def _too_few(self, connected: int, enough: int) -> str:
-        rule = self.server.rule.name or "the rule"
-        reason = "min_available_nodes, min_train_nodes or min_evaluate_nodes ask for them"
-        if self.server.needed == enough:
-            reason = f"{rule} cannot work with fewer replies"
-        return (
-            f"{connected} nodes are connected and no more came within {self.node_timeout:g} s, where {enough} are "
-            f"needed: {reason}. Start more nodes (flwr run . --federation-config 'num-supernodes=10'), or raise "
-            "node_timeout"
-        )
+    def _why_so_many(self, enough: int) -> str:
+        options = "min_available_nodes, min_train_nodes or min_evaluate_nodes ask for them"
+        return why_so_many(self.server.rule, self.server.needed, enough, options)
 
     def _messages(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, nodes: list[int], message_type: str
