@@ -32,8 +32,8 @@ class LegacyRobustAggregation(FedAvg):  # type: ignore[misc]
 
     Takes what `RobustAggregation` takes about the `rule` (also `replies`, `seed`, `validate`, `train_on_root`,
     `probe_outputs`), the server's step (`server_optimizer`, `server_lr`, `weight_decay`) and buffers (`buffer_merge`);
-    arrays have no names here, so that `buffers` are their places as text (`"3"`). `node_timeout` is how long to wait for
-    further clients while there are too few for a round. All other keywords go to Flower's `FedAvg`.
+    arrays have no names here, so that `buffers` are their places as text (`"3"`). `node_timeout` is how long
+    to wait for further clients while there are too few for a round. All other keywords go to Flower's `FedAvg`.
 
     Examples
     --------
