@@ -199,6 +199,9 @@ def test_whole_numbers_beyond_thirty_are_no_classes_unless_somebody_says_so() ->
     assert "task=regression" in said
     assert "data.bins=4" in said
     assert audited((x, ages), task="regression").results[0].summary["task"] == "regression"
+    assert "are numbers" in refused((x, ages.astype(str)))
+    told = audited((x, ages.astype(str)), task="classification").results[0]
+    assert told.summary["task"] == "classification"
 
 
 def test_one_output_for_five_classes_says_what_it_could_be() -> None:

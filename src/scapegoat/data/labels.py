@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from scapegoat.data import other_labels
 from scapegoat.data.formats.safe_io import wrong
+from scapegoat.data.formats.written_numbers import refuse_numbers
 from scapegoat.data.label_values import MOST_NUMBERED, Numbered, Text
 from scapegoat.tasking.contract import LabelKind
 
@@ -23,17 +24,16 @@ def whole_numbers(values: NDArray[Any], where: object) -> NDArray[np.int64]:
         return values.astype(np.int64)
     if values.dtype.kind != "f":
         raise wrong(where, f"labels of type {values.dtype}; integers (or one-hot rows) are expected")
-    finite = np.isfinite(values)
-    if not finite.all() or (values != np.floor(values)).any() or (np.abs(values) > 2**53).any():
-        bad = values[~finite | (values != np.floor(values))][:1]
-        raise wrong(where, f"a label is {bad[0] if len(bad) else 'too large'}; whole numbers are expected")
+    other_labels.require_finite(values, where)
+    fractions = values[values != np.floor(values)][:1]
+    if len(fractions) or (np.abs(values) > 2**53).any():
+        raise wrong(where, f"a label is {fractions[0] if len(fractions) else 'too large'}; whole numbers are expected")
     return values.astype(np.int64)
 
 
 def flat_labels(values: NDArray[Any], where: object) -> tuple[NDArray[np.int64], int | None]:
     """Integer labels from [N], [N, 1] or one-hot [N, classes]; for one-hot also the number of classes."""
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
+    values = _one_column(values)
     if values.ndim == 1:
         return whole_numbers(values, where), None
     if values.ndim != 2:
@@ -85,6 +85,8 @@ def own_labels(
     """
     if kind in ("sets", "numbers"):
         return other_labels.read(values, kind, where)
+    if not isinstance(values, Text):
+        values = _one_column(values)
     if classes is not None and bins is not None:
         raise wrong(where, "`classes` says that labels are classes and `bins` that they are numbers; only one can hold")
     text = isinstance(values, Text) or (values.ndim == 1 and values.dtype.kind in "US")
@@ -92,19 +94,27 @@ def own_labels(
         right = f"with `classes` 0 to {classes - 1}" if classes is not None else "with `bins` numbers"
         raise wrong(where, f"labels are text; {right} are expected (or leave it out)")
     if isinstance(values, Text):
+        if kind is None:
+            refuse_numbers(values.names, where)
         occurring, y = np.unique(values.codes, return_inverse=True)
         order = np.argsort(np.array([values.names[code] for code in occurring], dtype=object), kind="stable")
         names = np.array([values.names[code] for code in occurring[order]], dtype=object)
         return _numbered(names, np.argsort(order)[y], where)
     if text:
+        if kind is None:
+            refuse_numbers(np.unique(values).tolist(), where)
         return _encode(values, where)
+    other_labels.require_finite(values, where)
     if bins is not None:
         return _binned(values, bins, where)
+    other_labels.refuse_probabilities(values, where)
     if kind is None and classes is None and (found := other_labels.found(values)) is not None:
         return other_labels.read(values, found, where)
     _refuse_measurements(values, where)
-    if classes is None and values.ndim == 1 and np.array_equal(np.unique(values), (-1, 1)):
-        return Numbered((values > 0).astype(np.int64), 2, ("the labels -1 and 1 are taken as classes 0 and 1",))
+    if classes is None and other_labels.signs(values):
+        if values.ndim == 1:
+            return Numbered((values > 0).astype(np.int64), 2, ("the labels -1 and 1 are taken as classes 0 and 1",))
+        values = values > 0
     y, columns = flat_labels(values, where)
     if columns is not None:
         # One-hot rows say how many classes there are, even where one of them is empty.
@@ -113,9 +123,15 @@ def own_labels(
         return Numbered(y, columns)
     bad = np.flatnonzero((y < 0) | (y >= classes) if classes is not None else y < 0)
     if len(bad):
-        right = "labels count from 0" if classes is None else f"with `classes` 0 to {classes - 1} are expected"
-        raise wrong(where, f"record {bad[0]} has the label {y[bad[0]]}; {right} (renumber or remove it)")
+        fix = f"labels count from 0 (renumber or remove it), or {_RANGES}"
+        if classes is not None:
+            fix = f"with `classes` 0 to {classes - 1} are expected (renumber or remove it)"
+        raise wrong(where, f"record {bad[0]} has the label {y[bad[0]]}; {fix}")
     return _encode(y, where) if classes is None else Numbered(y, classes)
+
+
+def _one_column(values: NDArray[Any]) -> NDArray[Any]:
+    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
 
 
 def _refuse_measurements(values: NDArray[Any], where: object) -> None:
