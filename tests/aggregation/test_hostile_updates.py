@@ -60,7 +60,6 @@ def test_wrong_length_and_type_are_the_senders_fault(name: str) -> None:
         torch.zeros(D, 1),
         torch.zeros(D, dtype=torch.int64),
         torch.zeros(D, dtype=torch.complex64),
-        torch.zeros(D, dtype=torch.float64),
         torch.tensor(1.0),
         torch.zeros(D).to_sparse(),
         None,  # type: ignore[list-item]

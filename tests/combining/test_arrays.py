@@ -11,6 +11,7 @@ from torch import Tensor
 
 from scapegoat.aggregation import Aggregate, get, median
 from scapegoat.combining.arrays import as_tensor
+from scapegoat.errors import InputError
 from tests.aggregation.inputs import context, make
 
 N, D = 5, 60
@@ -80,6 +81,29 @@ def test_whole_numbers_are_numbers(kind: torch.dtype) -> None:
     same(median(whole), median(whole.float()))
     same(median(list(whole)), median(list(whole.float())))
     same(median(whole.numpy()), median(whole.float()))
+
+
+def test_floating_numbers_of_several_types_are_one_round() -> None:
+    forms = [Tensor.numpy, Tensor.double, Tensor.tolist, lambda t: t.numpy().astype(np.float64), lambda t: t]
+    same(median([form(row) for form, row in zip(forms, UPDATES, strict=True)]), median(list(UPDATES)))
+    assert median([torch.ones(3), np.ones(3), [1, 1, 1]]).kept.all()
+    assert median([torch.ones(3).bfloat16(), torch.ones(3).double(), torch.ones(3)]).kept.all()
+    assert median([torch.ones(3, dtype=torch.int32), np.ones(3, np.int64), [1, 2, 3]]).kept.all()
+
+
+@pytest.mark.parametrize(
+    ("updates", "says"),
+    [
+        ([{"a": 1}], "the first is dict of shape"),
+        ([np.ones((3, 2))] * 2, r"the first is float64 of shape \(3, 2\)"),
+        ([None, "a"], "the first is NoneType"),
+        ([], "there are no updates"),
+    ],
+)
+def test_a_list_without_a_single_vector_is_refused_by_type_and_shape(updates: list[Any], says: str) -> None:
+    for rule in (median, get("atm")):
+        with pytest.raises(InputError, match=says):
+            rule(updates)
 
 
 def test_whole_numbers_among_floating_ones_are_their_senders_fault_even_in_the_majority() -> None:

@@ -201,9 +201,9 @@ class Stack:
 def stacked(updates: Updates | Stack, dimension: int | None = None) -> Stack:
     """The updates that have the right shape and type.
 
-    `dimension` is the length that the server expects; without it the most common length is expected. Among vectors of
-    several types the most common floating type counts (float32 in a draw), and whole numbers only where nobody sent
-    floating-point ones. A matrix that is none is an InputError: it is the caller's, not a client's.
+    `dimension` is the length that the server expects; without it the most common length is expected, and something that
+    has one. Floating-point numbers of any type count, and arrays of whole numbers only where nobody sent floating-point
+    ones; plain lists have no type. A matrix that is none is an InputError: it is the caller's, not a client's.
     """
     if isinstance(updates, Stack):
         return updates
@@ -216,11 +216,15 @@ def stacked(updates: Updates | Stack, dimension: int | None = None) -> Stack:
             )
     vectors = [v if v is not None and v.dim() == 1 else None for v in map(as_tensor, updates)]
     if dimension is None:
-        dimension = _most_common([v.numel() for v in vectors if v is not None], first=None) or 0
-    types = [v.dtype for v in vectors if v is not None and v.numel() == dimension]
-    dtype = _most_common([t for t in types if t.is_floating_point] or types, first=torch.float32)
+        dimension = _most_common([v.numel() for v in vectors if v is not None])
+    if dimension is None:
+        raise InputError(f"{_none_of(updates)}; an array of numbers [n, d] or a list of n vectors [d] is expected")
+    fits = [v is not None and v.numel() == dimension for v in vectors]
+    typed = [fine and not isinstance(u, (list, tuple)) for u, fine in zip(updates, fits, strict=True)]
+    whole = [v is not None and not v.is_floating_point() for v in vectors]
+    floating = any(t and not w for t, w in zip(typed, whole, strict=True))
     accepted = torch.tensor(
-        [v is not None and v.numel() == dimension and v.dtype == dtype for v in vectors], dtype=torch.bool
+        [fine and not (floating and t and w) for fine, t, w in zip(fits, typed, whole, strict=True)], dtype=torch.bool
     )
     rows = tuple(
         v.to(torch.float32) for v, fine in zip(vectors, accepted.tolist(), strict=True) if fine and v is not None
@@ -299,9 +303,7 @@ def _norms_of_columns(first: int, held: Held) -> Tensor:
 def _matrix(updates: Any, dimension: int | None) -> Stack:
     matrix = as_tensor(updates)
     if matrix is None or matrix.dim() != 2:
-        kind = getattr(updates, "dtype", type(updates).__name__)
-        shape = tuple(getattr(updates, "shape", ()))
-        raise InputError(f"stacked updates are {kind} of shape {shape}; an array of numbers [n, d] is expected")
+        raise InputError(f"stacked updates are {_kind(updates)}; an array of numbers [n, d] is expected")
     n, d = matrix.shape
     if dimension is not None and d != dimension:
         return Stack(rows=(), accepted=torch.zeros(n, dtype=torch.bool), d=dimension)
@@ -311,10 +313,17 @@ def _matrix(updates: Any, dimension: int | None) -> Stack:
     return Stack(rows=rows, accepted=torch.ones(n, dtype=torch.bool), d=d)
 
 
-def _most_common(values: list[Any], first: Any) -> Any:
-    """The most frequent value; in a draw `first` if it takes part, else the one seen first."""
-    counts = Counter(values)
-    if not counts:
-        return first
-    most = max(counts.values())
-    return first if counts.get(first) == most else next(v for v in values if counts[v] == most)
+def _none_of(updates: Sequence[Any]) -> str:
+    if not updates:
+        return "there are no updates"
+    return f"no update is a vector of numbers: the first is {_kind(updates[0])}"
+
+
+def _kind(value: Any) -> str:
+    shape = tuple(getattr(value, "shape", ()))
+    return f"{getattr(value, 'dtype', type(value).__name__)} of shape {shape}"
+
+
+def _most_common(values: list[int]) -> int | None:
+    """The most frequent value, in a draw the one seen first; None if there is none."""
+    return max(Counter(values).items(), key=lambda item: item[1])[0] if values else None

@@ -39,7 +39,7 @@ def refuse_numbers(names: Sequence[str | bytes], where: object) -> None:
         fix = "write them with a decimal point"
     raise wrong(
         where,
-        f"the labels are text, and {len(texts) - len(others):,} of {len(texts):,} different ones are numbers, as ages or "
-        f"amounts are: {fix}, and task=regression takes them as numbers, data.bins=4 makes four ranges of them; "
+        f"the labels are text, and {len(texts) - len(others):,} of {len(texts):,} different ones are numbers, as ages "
+        f"or amounts are: {fix}, and task=regression takes them as numbers, data.bins=4 makes four ranges of them; "
         "task=classification takes every text as a class",
     )
