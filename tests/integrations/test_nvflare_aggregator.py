@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from nvflare.apis.dxo import DataKind
+from nvflare.apis.event_type import EventType
 from nvflare.app_common.abstract.fl_model import ParamsType
 from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_opt.pt.lazy_tensor_dict import LazyTensorDict
@@ -21,6 +22,7 @@ import scapegoat as sg
 from scapegoat.errors import InputError
 from scapegoat.integrations import nvflare
 from scapegoat.integrations.nvflare import AngularTrimmedMean, RobustAggregator
+from scapegoat.integrations.nvflare.arrays import FlareLayout
 from scapegoat.integrations.shared.hostile import read_lines
 from tests.integrations.nvflare_fakes import Net, Workflow, differences, model, reply, shareable, trained
 
@@ -177,13 +179,14 @@ def test_tensors_that_wait_on_a_disk_are_read_when_they_are_needed(tmp_path):
         np.testing.assert_array_equal(found[name], expected[name])
 
 
-def test_a_tensor_that_is_gone_from_the_disk_sets_its_client_aside(tmp_path):
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_tensor_that_is_gone_from_the_disk_sets_its_client_aside(tmp_path, copies):
     lazy = LazyTensorDict({"a.bias": (str(tmp_path / "none"), "a.bias")}, str(tmp_path))
     aggregator = RobustAggregator("atm")
-    Workflow(aggregator, model()).round(
-        [*full(model()), reply("gone", {**trained(model(), 5), "a.bias": lazy.make_lazy_ref("a.bias")})]
-    )
-    assert "cannot be read" in aggregator.history[0].set_aside["gone"]
+    gone = reply("gone", {**trained(model(), 5), "a.bias": lazy.make_lazy_ref("a.bias")})
+    Workflow(aggregator, model()).round([*full(model()), *[gone] * copies])
+    said = aggregator.history[0].set_aside["gone"]
+    assert "cannot be read" in said if copies == 1 else "contradict" in said
 
 
 def test_metrics_are_those_that_all_kept_clients_report_and_nobody_is_told_who_was_kept(tmp_path):
@@ -316,3 +319,55 @@ def test_who_was_asked_and_sent_no_model_is_named_in_the_log_and_in_the_rounds_f
     workflow.aggregator.accept_model(reply("site-1", trained(given, 1)))
     workflow.end()
     assert (workflow.aggregator.history[-1].failed, workflow.aggregator.history[-1].silent) == ({}, ())
+
+
+class ReadError(AssertionError):
+    """A tensor on the disk was read."""
+
+
+def waiting(folder, monkeypatch, **tensors):
+    """Tensors on a disk as FLARE hands them over, of which nothing may be read."""
+    folder.mkdir()
+    save_file(tensors, folder / "t.safetensors")
+    on_disk = LazyTensorDict({key: (str(folder / "t.safetensors"), key) for key in tensors}, str(folder))
+    found = {key: on_disk.make_lazy_ref(key) for key in tensors}
+
+    def refused(reference):
+        raise ReadError
+
+    monkeypatch.setattr(type(next(iter(found.values()))), "materialize", refused)
+    return found
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_huge_tensor_on_a_disk_is_refused_before_it_is_read(tmp_path, monkeypatch, copies):
+    lazy = waiting(tmp_path / "huge", monkeypatch, **{"a.bias": torch.zeros(4000)})
+    aggregator = RobustAggregator("atm")
+    odd = reply("huge", {**trained(model(), 5), **lazy})
+    Workflow(aggregator, model()).round([*full(model()), *[odd] * copies])
+    said = aggregator.history[0].set_aside["huge"]
+    assert "bytes where" in said if copies == 1 else "contradict" in said
+    assert aggregator.history[0].skipped is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [(torch.float32, 4), (torch.float64, 8), (torch.bfloat16, 2), (torch.bool, 1), (torch.int16, 2), (torch.int64, 8)],
+)
+def test_the_size_of_a_tensor_on_a_disk_is_that_of_its_numbers(tmp_path, monkeypatch, kind, size):
+    lazy = waiting(tmp_path / "disk", monkeypatch, x=torch.zeros(3, 5).to(kind))
+    assert FlareLayout(model()).size_of(lazy["x"]) == 15 * size
+
+
+def test_a_job_in_which_no_round_changed_the_model_says_so_at_its_end(caplog):
+    workflow = Workflow(nvflare.Krum(), model())
+    workflow.round(full(model(), 3))
+    with caplog.at_level(logging.ERROR):
+        workflow.aggregator.handle_event(EventType.END_RUN, workflow.context)
+    assert "the job ends with the model that it began with: no round of 1 changed the model" in " ".join(
+        caplog.messages
+    )
+    caplog.clear()
+    workflow.round(full(model(), 8))
+    workflow.aggregator.handle_event(EventType.END_RUN, workflow.context)
+    assert not caplog.messages or "ends with the model" not in " ".join(caplog.messages)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from nvflare.apis.dxo import MetaKey, from_shareable
+from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_constant import FLContextKey, ReservedKey
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
@@ -31,7 +32,7 @@ from scapegoat.integrations.shared.faults import MalformedReplyError, fault, pla
 from scapegoat.integrations.shared.hostile import append_line
 from scapegoat.integrations.shared.layout import BUFFER_NAMES, BufferMerge, ReplyKind
 from scapegoat.integrations.shared.robust_server import RobustServer
-from scapegoat.integrations.shared.rounds import Reply, RoundReport, checked_weight, remarks
+from scapegoat.integrations.shared.rounds import Reply, RoundReport, checked_weight, no_progress, remarks
 
 ROUNDS = "scapegoat_rounds.jsonl"
 _KINDS: dict[ParamsType, ReplyKind] = {ParamsType.FULL: "arrays", ParamsType.DIFF: "differences"}
@@ -155,6 +156,8 @@ class RobustAggregator(ModelAggregator):  # type: ignore[misc]
             self._resume(fl_ctx)
         elif event_type == AppEventType.BEFORE_LEARNABLE_PERSIST:
             self._save(fl_ctx)
+        elif event_type == EventType.END_RUN and (nothing := no_progress(self.history)):
+            self.log_error(fl_ctx, f"the job ends with the model that it began with: {nothing}")
 
     def accept(self, shareable: Shareable, fl_ctx: FLContext) -> bool:
         """Take a reply as `ScatterAndGather` hands it over: the client's name is in the context of the peer."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
 
 from scapegoat.integrations.shared.faults import MalformedReplyError, NDArray
 from scapegoat.integrations.shared.layout import Layout
@@ -27,6 +30,21 @@ class FlareLayout(Layout):
         if isinstance(value, np.generic):
             value = np.asarray(value)
         return super().read(name, value)
+
+    def size_of(self, value: Any) -> int:
+        """Bytes of an array or a tensor; of one on a disk what its file says, before anything of it is read."""
+        if not callable(getattr(value, "materialize", None)):
+            return super().size_of(value)
+        with safe_open(value.file_path, framework="pt") as file:
+            waiting = file.get_slice(value.key)
+            shape: list[int] = waiting.get_shape()
+            return math.prod(shape) * _bytes(waiting.get_dtype())
+
+
+def _bytes(kind: str) -> int:
+    """Bytes of a number by safetensors' name of its type: F32, BF16, F8_E4M3, BOOL."""
+    bits = re.search(r"\d+", kind)
+    return max(1, int(bits[0]) // 8) if bits else 1
 
 
 def arrays_of(params: Mapping[str, Any]) -> dict[str, NDArray]:

@@ -96,9 +96,17 @@ class Layout:
 
     def same(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         """Two replies hold the same bytes."""
+        for reply in (one, other):
+            self._check_size(reply)
         return one.keys() == other.keys() and all(
             self.read(name, value).tobytes() == self.read(name, other[name]).tobytes() for name, value in one.items()
         )
+
+    def _check_size(self, reply: Mapping[str, Any]) -> None:
+        """Refuse a reply of a hundred times the model before anything of it is looked into."""
+        size = sum(self.size_of(value) for value in reply.values())
+        if size > self.limit:
+            raise MalformedReplyError(f"{size} bytes where {self.limit} would hold the model")
 
     @property
     def shapes(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
@@ -118,10 +126,7 @@ class Layout:
             raise MalformedReplyError(f"a partial model: array {missing[0]!r} is missing")
         if extra := [name for name in reply if name not in self._slots]:
             raise MalformedReplyError(f"array {plain(extra[0], 80)!r}, which was not sent out")
-        # Sizes first: a reply of a hundred times the model is not even looked into.
-        size = sum(self.size_of(value) for value in reply.values())
-        if size > self.limit:
-            raise MalformedReplyError(f"{size} bytes where {self.limit} would hold the model")
+        self._check_size(reply)
         arrays = {}
         for name, slot in self._slots.items():
             value = self.read(name, reply[name])

@@ -105,7 +105,7 @@ def without_duplicates(replies: Iterable[Reply], layout: Layout, aside: dict[Nod
 def _same(one: Reply, other: Reply, layout: Layout) -> bool:
     try:
         return one.examples == other.examples and layout.same(one.arrays, other.arrays)
-    except MalformedReplyError:
+    except Exception:  # one reply never ends a round
         return False
 
 
@@ -154,13 +154,20 @@ def client_number(name: str) -> int:
     return int(name) if name.isdecimal() else int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
 
 
+def no_progress(history: Sequence[RoundReport]) -> str | None:
+    """Why a run hands out no trained model: none of its rounds changed it. None if one did, or there was none."""
+    if not history or any(report.skipped is None for report in history):
+        return None
+    return (
+        f"no round of {len(history)} changed the model; the last one: {history[-1].skipped} "
+        "(the log names every reply that was not used)"
+    )
+
+
 def require_progress(history: Sequence[RoundReport]) -> None:
     """End a run in which no round changed the model: what it would hand out is not a trained model."""
-    if history and all(report.skipped is not None for report in history):
-        raise RunError(
-            f"no round of {len(history)} changed the model; the last one: {history[-1].skipped} "
-            "(the log names every reply that was not used)"
-        )
+    if nothing := no_progress(history):
+        raise RunError(nothing)
 
 
 def remarks(report: RoundReport, who: str = "node") -> list[tuple[int, str]]:
