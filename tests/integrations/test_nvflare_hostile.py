@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,14 +26,17 @@ from scapegoat.errors import InputError
 from scapegoat.integrations import nvflare as flare
 from scapegoat.integrations.nvflare import AuditMaterial, HostileFilter, UnfilteredReply
 from scapegoat.integrations.nvflare.job_files import (
+    code_hash,
     defense_of,
     export,
     filter_component,
     recipe_function,
+    rounds_of,
     rule_of,
+    trim_of,
     wire,
 )
-from scapegoat.integrations.shared.audit_inputs import write_hostile
+from scapegoat.integrations.shared.audit_inputs import read_hostile, write_hostile
 from scapegoat.integrations.shared.hostile import live_attack, read_lines
 from tests.integrations.nvflare_fakes import Engine, Net
 
@@ -47,9 +51,11 @@ def samples(count, seed):
     return Samples(torch.randn(count, 6, generator=source), torch.randint(3, (count,), generator=source))
 
 
-def filters(folder, attack, **keywords):
-    material = AuditMaterial(Small, samples(20, 1), torch.arange(20) < 10, samples(15, 2))
-    path = write_hostile(folder, material, live_attack(attack), seed=0, stand_ins=4, batch_size=8)
+MATERIAL = AuditMaterial(Small, samples(20, 1), torch.arange(20) < 10, samples(15, 2))
+
+
+def filters(folder, attack, trim=None, **keywords):
+    path = write_hostile(folder, MATERIAL, live_attack(attack), seed=0, stand_ins=4, batch_size=8, trim=trim)
     made = []
     for chain in (FilterChainType.TASK_DATA_CHAIN, FilterChainType.TASK_RESULT_CHAIN):
         one = HostileFilter("site-2", str(path), **keywords)
@@ -83,7 +89,7 @@ def task(round_):
     return made
 
 
-@pytest.mark.parametrize("attack", ["passive", "gradient_ascent", "agrevader", "fedpoisonmia"])
+@pytest.mark.parametrize("attack", ["passive", "gradient_ascent", "agrevader", "fedpoisonmia", "adaptive"])
 @pytest.mark.parametrize("kind", [DataKind.WEIGHTS, DataKind.WEIGHT_DIFF])
 def test_it_scores_every_model_and_sends_its_own_update_in_the_place_of_the_honest_one(tmp_path, attack, kind):
     watch, poison = filters(tmp_path, attack)
@@ -173,6 +179,93 @@ def test_a_jobs_own_filters_stay_and_act_between_ours(tmp_path, direction):
     assert (table.get(("train", "in")) == ["Own"]) == (direction == "inout")
 
 
+FEDAVG = "nvflare.app_common.workflows.fedavg.FedAvg"
+SAG = "nvflare.app_common.workflows.scatter_and_gather.ScatterAndGather"
+WEIGHTS = {"path": "nvflare.app_common.workflows.initialize_global_weights.InitializeGlobalWeights", "args": {}}
+
+
+@pytest.mark.parametrize(
+    ("workflows", "tasks"),
+    [
+        ([{"path": FEDAVG, "args": {}}], ["train"]),
+        ([{"path": FEDAVG, "args": {"task_name": "learn"}}], ["learn"]),
+        ([{"path": SAG, "args": {}}], ["train"]),
+        ([{"path": SAG, "args": {"train_task_name": "fit"}}], ["fit"]),
+        ([WEIGHTS, {"path": SAG, "args": {}}], ["train"]),
+        ([{"path": FEDAVG, "args": {"task_name": "warm"}}, {"path": SAG, "args": {}}], ["train", "warm"]),
+        ([{"path": "custom.Workflow", "args": {"num_rounds": 3, "task_name": "own"}}], ["own"]),
+        ([{"path": "custom.Workflow", "args": {}}], ["train"]),
+    ],
+)
+def test_the_hostile_filter_is_on_the_tasks_that_the_jobs_workflows_name(tmp_path, workflows, tasks):
+    own = {"tasks": ["learn", "validate"], "filters": [{"path": "my_job.Own"}]}
+    (tmp_path / "config_fed_client.json").write_text(json.dumps({"task_result_filters": [own]}))
+    (tmp_path / "config_fed_server.json").write_text(json.dumps({"workflows": workflows}))
+    wire(tmp_path, site="site-3", hostile=tmp_path / "h.json", rounds=tmp_path / "r.jsonl", filters=[])
+    client = json.loads((tmp_path / "config_fed_client.json").read_text())
+    for key in ("task_data_filters", "task_result_filters"):
+        chains = [chain for chain in client[key] if chain["filters"][-1]["path"].endswith("HostileFilter")]
+        assert [chain["tasks"] for chain in chains] == [[task] for task in tasks]
+        owners = [task for chain in client[key] for task in chain["tasks"]]
+        assert len(owners) == len(set(owners)), "FLARE refuses a second chain"
+    kept = [one["path"] for chain in client["task_result_filters"] for one in chain["filters"] if "my_job" in str(one)]
+    assert kept == ["my_job.Own"] * (2 if "learn" in tasks else 1)
+
+
+def job_of(folder, **arguments):
+    server = {"workflows": [{"path": FEDAVG, "args": arguments}]}
+    folder.mkdir(exist_ok=True)
+    (folder / "config_fed_server.json").write_text(json.dumps(server))
+    return folder
+
+
+def test_how_many_rounds_a_job_trains_is_told_apart_from_its_code(tmp_path):
+    two, three = job_of(tmp_path / "two", num_rounds=2), job_of(tmp_path / "three", num_rounds=3)
+    assert (rounds_of(two), rounds_of(three)) == (2, 3)
+    assert code_hash(two) == code_hash(three)
+    assert code_hash(two) != code_hash(job_of(tmp_path / "other", num_rounds=2, task_name="learn"))
+
+
+@pytest.mark.parametrize(
+    ("aggregator", "trim"),
+    [
+        ({"path": "scapegoat.integrations.nvflare.AngularTrimmedMean", "args": {"trim": 2}}, 2),
+        ({"path": "scapegoat.integrations.nvflare.RobustAggregator", "args": {"rule": "atm", "trim": 0.3}}, 3),
+        ({"path": "scapegoat.integrations.nvflare.Krum", "args": {}}, None),
+        ({"path": "my_job.Own", "args": {"trim": 2}}, None),
+        (None, None),
+    ],
+)
+def test_what_our_rule_trims_is_read_from_the_job(tmp_path, aggregator, trim):
+    assert trim_of(job_of(tmp_path, aggregator=aggregator), 10) == trim
+
+
+@pytest.mark.parametrize(("attack", "told"), [("adaptive", 2), ("sleeper", None), ("fedpoisonmia", None)])
+def test_only_an_attack_whose_threat_model_grants_it_is_told_the_trim(tmp_path, attack, told):
+    path = write_hostile(tmp_path, MATERIAL, live_attack(attack), seed=0, stand_ins=4, batch_size=8, trim=2)
+    assert read_hostile(path).trim == told
+
+
+def test_what_the_owner_of_the_app_says_about_the_rule_comes_first(tmp_path):
+    material = replace(MATERIAL, trim=3)
+    path = write_hostile(tmp_path, material, live_attack("adaptive"), seed=0, stand_ins=4, batch_size=8, trim=2)
+    assert read_hostile(path).trim == 3
+    assert material.content_hash() != MATERIAL.content_hash()
+    with pytest.raises(InputError, match="trim: -1"):
+        replace(MATERIAL, trim=-1)
+
+
+def test_an_adaptive_attack_hides_from_the_trim_that_it_is_told(tmp_path):
+    given, sent = model(), {}
+    for trim in (1, 2):
+        watch, poison = filters(tmp_path / str(trim), "adaptive", trim=trim)
+        here = context()
+        honest = {name: value + 0.01 * np.sign(value) for name, value in given.items()}
+        watch.process_dxo(DXO(DataKind.WEIGHTS, given), task(0), here)
+        sent[trim] = poison.process_dxo(DXO(DataKind.WEIGHTS, honest), Shareable(), here).data
+    assert any(not np.array_equal(sent[1][name], sent[2][name]) for name in given)
+
+
 @pytest.mark.parametrize("site", ["site-1", "site-2"])
 def test_what_a_hostile_client_sends_passes_no_filter_of_its_own(tmp_path, site):
     watch, poison = filters(tmp_path, "passive")
@@ -229,7 +322,6 @@ def test_a_report_names_the_rule_with_its_options_however_it_was_asked_for(tmp_p
     assert aggregated_by(tmp_path, make()) == expected
 
 
-SAG = "nvflare.app_common.workflows.scatter_and_gather.ScatterAndGather"
 MEAN = "nvflare.app_common.aggregators.intime_accumulate_model_aggregator.InTimeAccumulateWeightedAggregator"
 
 

@@ -10,6 +10,7 @@ class Passive(Attack):
     """Sends what honest clients with the mask data would send, and only observes the global model."""
 
     takes_bfloat16 = True
+    poisons = False
     uses_peers = False
     looks = False
 

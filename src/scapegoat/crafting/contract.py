@@ -117,6 +117,9 @@ class Attack(Component):
     told_clients: ClassVar[bool] = False
     """Whether its threat model grants it whose update is whose, among those that it sees."""
 
+    poisons: ClassVar[bool] = True
+    """Whether it sends anything but what honest clients would; an attack that does not may send nothing at all."""
+
     uses_peers: ClassVar[bool] = True
     """Whether it looks at the updates of others; a client of a live federation knows only its own."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scapegoat.report.model import Page
+from scapegoat.report.model import Page, Study
 
 
 def of(page: Page) -> list[tuple[str, str]]:
@@ -68,12 +68,17 @@ def of(page: Page) -> list[tuple[str, str]]:
             "carries over, accuracy does not.",
         ),
         (
-            "A simulation",
+            "A simulation" if not page.studies or any(not _live(study) for study in page.studies) else "One federation",
             "Data, model and federation are as listed under the settings. Leakage grows with memorisation: longer "
             "training or fewer records raise every figure here.",
         ),
     ]
     return found
+
+
+def _live(study: Study) -> bool:
+    """Whether a framework's own processes trained its models."""
+    return any(key.split(".")[0] == "live" for key in study.settings)
 
 
 def _zero_false_alarms(others: int) -> str:

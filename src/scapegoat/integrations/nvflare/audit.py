@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -13,6 +15,7 @@ from scapegoat.errors import InputError
 from scapegoat.integrations.nvflare import job_files
 from scapegoat.integrations.nvflare.processes import run_poc, run_simulator
 from scapegoat.integrations.shared.audit_inputs import load_material, read_hostile, write_hostile
+from scapegoat.integrations.shared.evidence import require_attack, require_training
 from scapegoat.integrations.shared.hostile import (
     append_line,
     keep_model,
@@ -56,11 +59,10 @@ def audit_job(
     number = clients if hostile is None else hostile
     if not 1 <= number <= clients:
         raise InputError(f"--hostile {number}: a client between 1 and {clients} is expected")
-    with importable(folder):
+    with importable(folder), tempfile.TemporaryDirectory(prefix="scapegoat-") as scratch:
         material = load_material(material_path, clients)
         recipe = job_files.make_recipe(reference, clients, settings or {})
-        scratch = fresh_folder(out, {"job": job, "scratch": True})
-        exported = job_files.export(recipe, scratch / "job")
+        exported = job_files.export(recipe, Path(scratch))
         if parts and not job_files.sends_differences(exported):
             raise InputError(
                 f"--filter {parts[0]['name']}: is made for differences, and this job's clients send whole models "
@@ -69,7 +71,12 @@ def audit_job(
         rule = job_files.rule_of(exported)
         written: dict[str, Any] = {
             **material.written(chosen, seed=seed, stand_ins=stand_ins, batch_size=batch_size),
-            "federation": {"clients": clients, "malicious": 1, "hostile": number},
+            "federation": {
+                "clients": clients,
+                "malicious": 1,
+                "hostile": number,
+                "rounds": job_files.rounds_of(exported),
+            },
             "defense": job_files.defense_of(rule, parts),
             "live": {
                 "nvflare": metadata.version("nvflare"),
@@ -79,9 +86,15 @@ def audit_job(
             },
         }
         directory = fresh_folder(out, written)
-        exported = exported.rename(directory / "job")
+        exported = Path(shutil.copytree(exported, directory / "job"))
         configuration = write_hostile(
-            directory / "hostile", material, chosen, seed=seed, stand_ins=stand_ins, batch_size=batch_size
+            directory / "hostile",
+            material,
+            chosen,
+            seed=seed,
+            stand_ins=stand_ins,
+            batch_size=batch_size,
+            trim=job_files.trim_of(exported, clients),
         )
         rounds = directory / "rounds.jsonl"
         site = f"site-{number}"
@@ -98,6 +111,8 @@ def audit_job(
                 environment=environment or {},
                 tell=watching(rounds, progress),
             )
+        require_training(rounds)
+        require_attack(configuration.with_name("observations.jsonl"), rounds, chosen)
         _look_at_the_final_model(directory, configuration, site)
         found = assemble(
             directory,

@@ -68,7 +68,8 @@ def export(recipe: Recipe, folder: Path) -> Path:
 
 
 def code_hash(job: Path) -> str:
-    """SHA-256 of the job's code and of what its clients and its workflows do; the aggregator is told apart."""
+    """SHA-256 of the job's code and of what its clients and workflows do; aggregator and rounds are told apart."""
+    apart = {"aggregator"} if rounds_of(job) is None else {"aggregator", "num_rounds"}
     digest = hashlib.sha256()
     for path in sorted(job.rglob("*.py")):
         # What FLARE copies of scapegoat itself says nothing about the job.
@@ -78,52 +79,94 @@ def code_hash(job: Path) -> str:
         digest.update(json.dumps(_read(path).get("executors", []), sort_keys=True).encode())
     for path in sorted(job.rglob(SERVER)):
         for workflow in _read(path).get("workflows", []):
-            rest = {key: value for key, value in workflow.get("args", {}).items() if key != "aggregator"}
+            rest = {key: value for key, value in workflow.get("args", {}).items() if key not in apart}
             digest.update(json.dumps([workflow.get("path"), rest], sort_keys=True).encode())
     return digest.hexdigest()
 
 
 def rule_of(job: Path) -> dict[str, Any]:
     """The rule that the job's server aggregates by, as a spec writes it: its name and every option."""
+    aggregator = _aggregator(job)
+    if aggregator is None:
+        return {"name": "fedavg", "aggregator": "FLARE's own weighted mean"}
+    return _named_rule(_path(aggregator), dict(aggregator.get("args", {})))
+
+
+def trim_of(job: Path, clients: int) -> int | None:
+    """How many of so many updates the job's rule trims at each end; None for a rule that does not, or is not ours."""
+    aggregator = _aggregator(job)
+    ours = None if aggregator is None else _ours(_path(aggregator), dict(aggregator.get("args", {})))
+    return None if ours is None else ours.server.rule.trims(clients)
+
+
+def _aggregator(job: Path) -> Mapping[str, Any] | None:
+    """The component that the job's server aggregates with; None where that is FLARE's own weighted mean."""
     for path in job.rglob(SERVER):
         config = _read(path)
         components = {str(one.get("id")): one for one in config.get("components", [])}
         for workflow in config.get("workflows", []):
-            aggregator = workflow.get("args", {}).get("aggregator") or components.get(_aggregator_id(workflow))
+            named = components.get(str(_argument(workflow, "aggregator_id")))
+            aggregator: Mapping[str, Any] | None = workflow.get("args", {}).get("aggregator") or named
             if aggregator and _path(aggregator) != WEIGHTED_MEAN:
-                return _named_rule(_path(aggregator), dict(aggregator.get("args", {})))
-    return {"name": "fedavg", "aggregator": "FLARE's own weighted mean"}
+                return aggregator
+    return None
 
 
 def _path(component: Mapping[str, Any]) -> str:
     return str(component.get("path") or component.get("class_path") or component.get("name") or "")
 
 
-def _aggregator_id(workflow: Mapping[str, Any]) -> str:
-    """The component that a workflow such as `ScatterAndGather` aggregates with; FLARE leaves defaults unwritten."""
-    if given := workflow.get("args", {}).get("aggregator_id"):
-        return str(given)
+def _argument(workflow: Mapping[str, Any], key: str) -> Any:
+    """What a workflow gets for an argument, None if it takes no such one; FLARE leaves defaults unwritten."""
+    if (given := workflow.get("args", {}).get(key)) is not None:
+        return given
     module, _, name = _path(workflow).rpartition(".")
     try:
-        accepted = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+        lineage = inspect.getmro(getattr(importlib.import_module(module), name))
+        # A workflow hands what it does not name itself to the classes that it stands on.
+        accepted = [inspect.signature(one).parameters for one in lineage]
     except (ImportError, AttributeError, TypeError, ValueError):  # a workflow that only the server has
-        return ""
-    return str(accepted["aggregator_id"].default) if "aggregator_id" in accepted else ""
+        return None
+    return next((found[key].default for found in accepted if key in found), None)
+
+
+def _training(job: Path) -> list[Mapping[str, Any]]:
+    """The workflows that have clients train, round by round."""
+    workflows = [one for path in job.rglob(SERVER) for one in _read(path).get("workflows", [])]
+    return [one for one in workflows if isinstance(_argument(one, "num_rounds"), int)]
+
+
+def rounds_of(job: Path) -> int | None:
+    """How many rounds the job trains, where one workflow does it."""
+    found = [int(_argument(one, "num_rounds")) for one in _training(job)]
+    return found[0] if len(found) == 1 else None
+
+
+def train_tasks(job: Path) -> list[str]:
+    """The tasks by which the job's workflows have clients train: `train`, unless they are told another name."""
+    # The first is what FedAvg and cyclic training call it, the second ScatterAndGather's.
+    names = {_argument(one, key) for one in _training(job) for key in ("task_name", "train_task_name")}
+    return sorted(name for name in names if isinstance(name, str)) or ["train"]
 
 
 def _named_rule(path: str, args: dict[str, Any]) -> dict[str, Any]:
     """A rule of ours by its own name, so that it is one column of the report however it was asked for."""
-    name = path.rpartition(".")[2]
-    ours = getattr(nvflare, name, None) if path.startswith(OURS) else None
-    if not (isinstance(ours, type) and issubclass(ours, RobustAggregator)):
-        return {"name": name, **({"options": args} if args else {})}
-    rule = ours(**args).server.rule
+    ours = _ours(path, args)
+    if ours is None:
+        return {"name": path.rpartition(".")[2], **({"options": args} if args else {})}
+    rule = ours.server.rule
     written: Any = rule.canonical()
     options = {"stages": written} if isinstance(written, list) else {k: v for k, v in written.items() if k != "name"}
     server = {key: value for key, value in args.items() if key not in options and key != "rule"}
     if server.get("buffers") == list(BUFFER_NAMES):
         del server["buffers"]
     return {"name": describe(rule), **options, **({"server": server} if server else {})}
+
+
+def _ours(path: str, args: dict[str, Any]) -> RobustAggregator | None:
+    """The aggregator that a job names, if it is one of ours."""
+    found = getattr(nvflare, path.rpartition(".")[2], None) if path.startswith(OURS) else None
+    return found(**args) if isinstance(found, type) and issubclass(found, RobustAggregator) else None
 
 
 def sends_differences(job: Path) -> bool:
@@ -165,13 +208,15 @@ def wire(job: Path, *, site: str, hostile: Path, rounds: Path, filters: list[dic
     nor the job's. Every site gets one configuration, so there the first filter keeps the reply and the last one takes
     it up again.
     """
+    tasks = train_tasks(job)
     for path in job.rglob(CLIENT):
         config = _read(path)
         ours = {"path": HOSTILE, "args": {"site": site, "config": str(hostile)}}
         before = {"path": UNFILTERED, "args": {"site": site}}
         theirs = [{"path": one["path"], "args": one["args"]} for one in filters]
-        _train_filters(config, "task_data_filters", "in", [], [ours])
-        _train_filters(config, "task_result_filters", "out", [before], [*theirs, ours])
+        for task in tasks:
+            _task_filters(config, "task_data_filters", "in", task, [], [ours])
+            _task_filters(config, "task_result_filters", "out", task, [before], [*theirs, ours])
         path.write_text(json.dumps(config, indent=2), encoding="utf-8")
     for path in job.rglob(SERVER):
         config = _read(path)
@@ -180,22 +225,22 @@ def wire(job: Path, *, site: str, hostile: Path, rounds: Path, filters: list[dic
         path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-def _train_filters(
-    config: dict[str, Any], key: str, direction: str, first: list[dict[str, Any]], last: list[dict[str, Any]]
+def _task_filters(
+    config: dict[str, Any], key: str, direction: str, task: str, first: list[dict[str, Any]], last: list[dict[str, Any]]
 ) -> None:
-    """Put filters around the job's own of the task `train`; FLARE allows one chain per task and direction."""
+    """Put filters around the job's own of a task; FLARE allows one chain per task and direction."""
     chains, own = [], []
     for chain in config.get(key, []):
         towards = str(chain.get("direction", direction)).lower()
-        if "train" not in chain["tasks"] or towards not in (direction, "inout"):
+        if task not in chain["tasks"] or towards not in (direction, "inout"):
             chains.append(chain)
             continue
         own += chain["filters"]
-        if others := [task for task in chain["tasks"] if task != "train"]:
+        if others := [one for one in chain["tasks"] if one != task]:
             chains.append({**chain, "tasks": others})
         if towards == "inout":
-            chains.append({**chain, "tasks": ["train"], "direction": "out" if direction == "in" else "in"})
-    config[key] = [*chains, {"tasks": ["train"], "filters": [*first, *own, *last]}]
+            chains.append({**chain, "tasks": [task], "direction": "out" if direction == "in" else "in"})
+    config[key] = [*chains, {"tasks": [task], "filters": [*first, *own, *last]}]
 
 
 def _read(path: Path) -> dict[str, Any]:

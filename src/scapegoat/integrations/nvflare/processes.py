@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,10 +21,13 @@ import yaml
 from scapegoat.errors import RunError
 from scapegoat.integrations.shared.child_processes import MARK, free_port, marked
 from scapegoat.integrations.shared.environment import minimal
+from scapegoat.integrations.shared.faults import plain
 
 PROJECT = "scapegoat"
 ADMIN = "admin@nvidia.com"
 _START_SECONDS = 120.0
+# As a traceback ends.
+_EXCEPTION = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)(?:: .*)?$", re.MULTILINE)
 
 
 def _environment(directory: Path, folder: Path, more: Mapping[str, str]) -> dict[str, str]:
@@ -98,7 +102,16 @@ def run_simulator(
         )
         _wait(lambda: child.poll() is not None, timeout, tell, f"the simulator; its log is {log}")
         if child.returncode != 0:
-            raise RunError(f"FLARE's simulator ended with {child.returncode}; its log is {log}")
+            raise RunError(f"FLARE's simulator ended with {child.returncode}{raised(log)}; its log is {log}")
+
+
+def raised(*logs: Path) -> str:
+    """The last exception that FLARE's logs tell of, for a message: what stopped a job is seldom FLARE itself."""
+    for log in logs:
+        found = _EXCEPTION.findall(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else []
+        if found:
+            return f" ({plain(found[-1], 300)})"
+    return ""
 
 
 def _wait(done: Callable[[], bool], seconds: float, tell: Callable[[], None] | None, what: str) -> None:
@@ -273,4 +286,5 @@ def run_poc(
         federation.start_all()
         status = federation.finish(federation.submit(job), timeout, tell)
         if status != "FINISHED:COMPLETED":
-            raise RunError(f"FLARE's job ended as {status}; the logs are in {directory}")
+            logs = [directory / f"{name}.log" for name in (*federation.sites, "server")]
+            raise RunError(f"FLARE's job ended as {status}{raised(*logs)}; the logs are in {directory}")

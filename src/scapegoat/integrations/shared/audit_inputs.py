@@ -30,7 +30,8 @@ class AuditMaterial:
     asked for, `members` [targets] the truth; `mask` are records of the attacker's own. `test` gives the report its test
     accuracy. Inputs are as the module takes them. Only the hostile participant's part is handed to it: no truth.
     `replies` and `local` say what clients send (arrays, updates or differences; after local epochs, or a gradient), and
-    `name` is what the report calls the app.
+    `name` is what the report calls the app. `trim` is what attacks that know the rule are told: how many updates it
+    trims at each end. A FLARE job with an aggregator of ours says so itself.
 
     Examples
     --------
@@ -50,6 +51,7 @@ class AuditMaterial:
     replies: ReplyKind = "arrays"
     local: Literal["gradient", "epochs"] = "epochs"
     name: str = "app"
+    trim: int | None = None
 
     def __post_init__(self) -> None:
         members = torch.as_tensor(self.members)
@@ -59,12 +61,15 @@ class AuditMaterial:
             raise InputError("members: both members and non-members are expected among the targets")
         if self.targets.y.dtype.is_floating_point or self.targets.y.dim() != 1:
             raise InputError("targets: one class per record is expected; other tasks are audited in simulation")
+        if self.trim is not None and self.trim < 0:
+            raise InputError(f"trim: {self.trim} is not allowed; 0 or more updates are trimmed at each end")
         if len(self.mask) < 1:
             raise InputError("mask: at least one record is expected")
 
     def content_hash(self) -> str:
         """SHA-256 of all records, the truth about them, and what the app's clients send."""
-        digest = hashlib.sha256(f"{self.replies} {self.local}\n".encode())
+        told = "" if self.trim is None else f" trim {self.trim}"
+        digest = hashlib.sha256(f"{self.replies} {self.local}{told}\n".encode())
         samples = [self.targets, self.mask, *([self.test] if self.test is not None else [])]
         for tensor in (torch.as_tensor(self.members), *(part for both in samples for part in (both.x, both.y))):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -93,9 +98,19 @@ def load_material(path: str, nodes: int) -> AuditMaterial:
 
 
 def write_hostile(
-    directory: Path, material: AuditMaterial, attack: Attack, *, seed: int, stand_ins: int, batch_size: int
+    directory: Path,
+    material: AuditMaterial,
+    attack: Attack,
+    *,
+    seed: int,
+    stand_ins: int,
+    batch_size: int,
+    trim: int | None = None,
 ) -> Path:
-    """Write what the hostile node is given, without the truth, and return the file that its node config names."""
+    """Write what the hostile node is given, without the truth, and return the file that its node config names.
+
+    `trim` is what the rule trims, as far as the audit knows it; what the material says about it comes first.
+    """
     module, name = getattr(material.model, "__module__", ""), getattr(material.model, "__qualname__", "")
     if not module or not name or "<" in name:
         raise InputError(
@@ -110,6 +125,7 @@ def write_hostile(
         "mask.y": material.mask.y,
     }
     save_file({key: value.contiguous() for key, value in tensors.items()}, directory / "hostile.safetensors")
+    told = trim if material.trim is None else material.trim
     plain = {
         "attack": attack.canonical(),
         "model": f"{module}:{name}",
@@ -118,6 +134,7 @@ def write_hostile(
         "stand_ins": stand_ins,
         "batch_size": batch_size,
         "seed": seed,
+        "trim": told if any(part.told_trim for part in attack.parts()) else None,
     }
     path = directory / "hostile.json"
     path.write_text(json.dumps(plain, indent=2), encoding="utf-8")
@@ -140,4 +157,5 @@ def read_hostile(path: Path) -> HostileConfig:
         stand_ins=plain["stand_ins"],
         batch_size=plain["batch_size"],
         seed=plain["seed"],
+        trim=plain["trim"],
     )

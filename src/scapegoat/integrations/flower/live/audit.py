@@ -29,6 +29,7 @@ from scapegoat.integrations.flower.live.wrapper import (
 from scapegoat.integrations.flower.strategies.named import rule_name
 from scapegoat.integrations.shared.audit_inputs import AuditMaterial, load_material, write_hostile
 from scapegoat.integrations.shared.environment import is_loopback
+from scapegoat.integrations.shared.evidence import require_attack, require_training
 from scapegoat.integrations.shared.hostile import live_attack
 from scapegoat.integrations.shared.outcome import LiveRun, Secrets, assemble, names_of, secrets_of
 from scapegoat.integrations.shared.running import Progress, fresh_folder, importable, kept, stoppable, watching
@@ -201,6 +202,8 @@ def audit_app(
         with stoppable(), live:
             clients = {node: int(c["partition-id"]) for node, c in zip(live.node_ids, configs, strict=True)}
             live.run_app(wrapped, timeout, watching(rounds, progress))
+        require_training(rounds)
+        require_attack(configuration.with_name("observations.jsonl"), rounds, chosen)
         seconds = time.perf_counter() - started
         run = assemble(
             directory,
