@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
+from unittest import mock
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scapegoat.crafting.measures import Angle, Distance, Line
+from scapegoat.crafting import measures
+from scapegoat.crafting.measures import Angle, Distance, Line, envelope_crossings
 from scapegoat.crafting.search import ALPHA_MIN, farthest_within, greatest_within, greedy
 from tests.attacks.views import products_of
 from tests.reference import attacks as reference
 
 many = settings(max_examples=80, deadline=None)
+SEARCHES = (farthest_within, greatest_within)
 
 
 @st.composite
@@ -133,3 +137,54 @@ def test_greedy_comes_close_to_the_best_subset() -> None:
     assert min(feasible) >= -1e-9
     assert len(feasible) >= 54
     assert float(np.median(feasible)) < 0.03
+
+
+lines = st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), max_size=30)
+
+
+@settings(max_examples=300, deadline=None)
+@given(lines)
+def test_the_least_line_changes_where_comparing_every_two_says(some: list[tuple[int, int]]) -> None:
+    """Small whole numbers: lines that are equal or parallel, and many through one place."""
+    found = envelope_crossings(np.array([u for u, _ in some], float), np.array([v for _, v in some], float)).tolist()
+    expected = reference.turning_places([(float(u), float(v)) for u, v in some])
+    assert found == sorted(found)
+    assert len(found) < max(len(some), 1)
+    assert {round(t, 9) for t in found} == {round(t, 9) for t in expected}
+
+
+@many
+@given(problems(), st.booleans())
+def test_of_many_peers_the_optimum_is_the_one_that_all_pairs_give(problem, blended: bool) -> None:
+    attack, masks, peers = problem
+    line = products_of(attack, masks, peers).line((0,))
+
+    def both() -> list:
+        if blended:
+            return [greatest_within(line, Distance(_gram(peers)), 0.0, 1.0)]
+        return [search(line, m(_gram(peers)), ALPHA_MIN, 10.0) for m in (Angle, Distance) for search in SEARCHES]
+
+    plain = both()
+    with mock.patch.object(measures, "ALL_PAIRS", 0):
+        fast = both()
+    for have, want in zip(fast, plain, strict=True):
+        assert have.feasible == want.feasible
+        assert have.worst == pytest.approx(want.worst, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [250, 1500])
+@pytest.mark.parametrize("measure", [Angle, Distance])
+def test_the_memory_of_a_search_does_not_grow_with_pairs_of_peers_times_peers(measure: type, count: int) -> None:
+    rng = np.random.default_rng(0)
+    common = rng.normal(size=50)
+    peers = [common + rng.normal(size=50) for _ in range(count)]
+    held = measure(_gram(peers))
+    line = products_of(common, [rng.normal(size=50)], peers).line((0,))
+    tracemalloc.start()
+    try:
+        farthest_within(line, held, ALPHA_MIN, 10.0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Blocks of inner products, a few bytes per pair of peers for the bound; all places at once would be gigabytes.
+    assert peak < 40e6 + 4 * 8 * count**2

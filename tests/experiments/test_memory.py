@@ -38,6 +38,14 @@ def test_updates_of_all_picked_clients_are_counted() -> None:
     assert part(memory.needed(cast), "updates of") == 4 * cast.model.d * cast.setting.picked
 
 
+def test_inner_products_of_every_two_updates_are_counted() -> None:
+    crafted = {"name": "fedpoisonmia", "targets": 40, "mask": 20}
+    setting = {"rounds": 1, "fraction": 1.0, "batch_size": 2}
+    few, many = (need(federation={**setting, "clients": clients}, attack=crafted) for clients in (4, 50))
+    for what in ("over", "crafting"):
+        assert part(many, what) - part(few, what) >= 4 * 8 * (50**2 - 4**2)
+
+
 def test_a_memory_of_clients_counts_as_many_as_there_are_and_sketches_as_sketches() -> None:
     d = staged(parse(tiny())).model.d
     whole = part(need(defense={"name": "memory_atm"}), "remembers")

@@ -37,6 +37,18 @@ def distance_bound(peers: list[Vector]) -> float:
     return max(distance(a, b) for a, b in itertools.combinations(peers, 2))
 
 
+def turning_places(lines: list[tuple[float, float]]) -> list[float]:
+    """Where the least of the lines u + t v changes: of the places where two meet, those with no line below."""
+    places = set()
+    for (u, v), (w, x) in itertools.combinations(lines, 2):
+        if v != x:
+            t = (w - u) / (v - x)
+            here = u + t * v
+            if all(base + t * slope >= here - 1e-9 * (1 + abs(here)) for base, slope in lines):
+                places.add(t)
+    return sorted(places)
+
+
 def blend(attack: Vector, mask: Vector, share: float, peers: list[Vector]) -> Vector:
     """So much of the one and the rest of the other, at the median length of the peers."""
     mixed = share * attack + (1 - share) * mask

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+ALL_PAIRS = 256
+"""Peers up to which every two of them are compared."""
+
 
 class Measure(Protocol):
     """How far out updates lie; `tolerance` is what rounding may add to it."""
@@ -27,7 +30,7 @@ class Measure(Protocol):
         """How far the peers are from each other at most."""
 
     def breakpoints(self, line: Line) -> Floats:
-        """The places on a line where the bound is met, a peer's distance turns, or two peers change their order."""
+        """The places on a line where the bound is met, a peer's distance turns, or another peer is the farthest."""
 
 
 class Line:
@@ -104,7 +107,7 @@ class Distance:
         c = line.base_square - 2 * line.base + self.peer_squares - self.bound()
         meet = quadratic_roots(np.full_like(half, a), 2 * half, c)
         turn = _ratio(-half, np.full_like(half, a))
-        return np.concatenate([meet, turn, _crossings(self.peer_squares - 2 * line.base, -2 * line.direction)])
+        return np.concatenate([meet, turn, _crossings(2 * line.base - self.peer_squares, 2 * line.direction)])
 
 
 def whereabouts(peer_gram: Floats, median_norm: float, dots: Floats, squares: Floats) -> dict[str, float]:
@@ -137,9 +140,38 @@ def whereabouts_in(gram: Floats, peers: int) -> dict[str, float]:
 
 
 def _crossings(u: Floats, v: Floats) -> Floats:
-    """Where u_i + t v_i = u_j + t v_j."""
+    """Where the least of the lines u_i + t v_i is another one than before; of few lines, where any two of them meet.
+
+    Only the former can be an optimum. Of many lines some pair meets so near to it that rounding cannot tell them apart,
+    and would be taken for it: which of the two ways is gone must not change for federations of usual sizes.
+    """
+    if len(u) > ALL_PAIRS:
+        return envelope_crossings(u, v)
     i, j = np.triu_indices(len(u), 1)
     return _ratio(u[j] - u[i], v[i] - v[j])
+
+
+def envelope_crossings(u: Floats, v: Floats) -> Floats:
+    """The places t at which the least of k lines u_i + t v_i changes, ascending; O(k log k), fewer than k of them."""
+    order = np.lexsort((u, -v))  # the steepest is the least on the far left; of parallel ones the lower
+    lines = np.stack([u, v])[:, order].T.tolist()
+    least: list[tuple[float, float]] = []
+    places: list[float] = []
+    for base, slope in lines:
+        if least and least[-1][1] == slope:
+            continue
+        place = -math.inf
+        while least:
+            place = (base - least[-1][0]) / (least[-1][1] - slope)
+            if not places or place > places[-1]:
+                break
+            # It is below the last one before that becomes the least.
+            least.pop()
+            places.pop()
+        if least:
+            places.append(place)
+        least.append((base, slope))
+    return np.array(places)
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:

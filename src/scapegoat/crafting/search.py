@@ -94,6 +94,9 @@ class Step:
     feasible: bool
 
 
+AT_ONCE = 1 << 20
+"""Inner products that are held at a time (8 MB): many peers have very many breakpoints."""
+
 ALPHA_MIN = 1e-6
 """The open end of (0, alpha_max]: a factor below it would not be an attack."""
 
@@ -127,7 +130,9 @@ def greatest_within(line: Line, measure: Measure, low: float, high: float) -> St
 def _evaluate(line: Line, measure: Measure, low: float, high: float) -> tuple[Floats, Floats]:
     inner = measure.breakpoints(line)
     t = np.concatenate([[low, high], inner[np.isfinite(inner) & (inner > low) & (inner < high)]])
-    return t, measure.worst(line.dots(t), line.squares(t))
+    size = max(1, AT_ONCE // max(len(line.base), 1))
+    blocks = [t[start : start + size] for start in range(0, len(t), size)]
+    return t, np.concatenate([measure.worst(line.dots(block), line.squares(block)) for block in blocks])
 
 
 def _least(t: Floats, worst: Floats) -> Step:

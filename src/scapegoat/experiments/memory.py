@@ -29,6 +29,9 @@ LIBRARIES = 64 << 20
 BLOCKS = 32 << 20
 """Blocks of columns that a rule goes through at a time."""
 
+PRODUCTS = 4 * 8
+"""Bytes per pair of updates: inner products in float64, in the making or looked at from several sides."""
+
 BACKWARD = 1.5
 """A backward pass holds this many times what the forward pass left it."""
 
@@ -93,7 +96,7 @@ def needed(cast: Cast, server_view: bool = False, *, elsewhere: bool = False) ->
     passing = [
         _training(cast, per_record),
         _crafting(cast, per_record),
-        Part(f"{rule.name} over {n} updates", 4.0 * rule.needs(size, d) + BLOCKS + read, fewer),
+        Part(f"{rule.name} over {n} updates", 4.0 * rule.needs(size, d) + BLOCKS + read + PRODUCTS * size**2, fewer),
         Part("a checkpoint", 2 * vector),
         Part("the records of the last evaluation", _evaluated(cast)),
     ]
@@ -179,7 +182,7 @@ def _crafting(cast: Cast, per_record: float) -> Part:
     """What the attacker's clients send, honestly and crafted, and gradients of mask samples that are written out."""
     setting, attacker = cast.setting, cast.attacker
     senders, d = min(setting.malicious, setting.picked), cast.model.d
-    own = (2 * senders + 2 + (2 if setting.updates == "bfloat16" else 0)) * 4.0 * d
+    own = (2 * senders + 2 + (2 if setting.updates == "bfloat16" else 0)) * 4.0 * d + PRODUCTS * setting.picked**2
     if not senders or not attacker.attack.per_sample:
         return Part("the attacker's updates", own, "a smaller federation.malicious")
     # Linear layers are never written out: their inner products follow from activations.
