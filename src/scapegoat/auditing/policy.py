@@ -5,7 +5,7 @@
     attacks: {fedpoisonmia: {auc: 0.7}}      # optional: closer limits for one attack
     against: [passive, fedpoisonmia]         # optional: who must have been tried (default: all attacks of an audit)
 
-`limits` hold for the worst attack by its worst score. A limit is passed by the figure itself, not by the end of its
+`limits` hold for the worst attack by its worst score. What counts is the figure itself, not the end of its
 interval: otherwise more targets, which make intervals narrower, would change what a limit means. But a figure without
 an interval, or one that the targets cannot resolve, has not been shown to be below anything.
 """

@@ -13,7 +13,9 @@ DEVICE = typer.Option(
 GPUS_PER_RUN = typer.Option(
     1.0, "--gpus-per-run", metavar="SHARE", help="Share of an accelerator per run: 0.25 lets four runs share one."
 )
-PLUGIN = typer.Option([], "--plugin", metavar="MODULE", help="A module of yours that registers components (repeat).")
+PLUGIN = typer.Option(
+    [], "--plugin", metavar="MODULE", help="A module of yours that registers components (repeat for several)."
+)
 
 
 def on_device(device: str | None) -> list[str]:

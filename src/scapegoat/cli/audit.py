@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("audit", short_help="All attacks, the chosen defenses: verdict and report.")(audit)
+    app.command("audit", short_help="All attacks against the chosen defenses: verdict and report.")(audit)
 
 
 def audit(
@@ -43,22 +43,26 @@ def audit(
         [], "--defense", help="A rule (repeat for several); default: four, the worst dropped early."
     ),
     attack: list[str] = typer.Option([], "--attack", help="An attack (repeat for several); default: five."),
-    clients: int | None = typer.Option(None, "--clients", help="Clients in the federation (10)."),
-    malicious: int | None = typer.Option(None, "--malicious", help="Hostile ones among them (1)."),
-    rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training (150)."),
+    clients: int | None = typer.Option(None, "--clients", help="Clients in the federation (default: 10)."),
+    malicious: int | None = typer.Option(None, "--malicious", help="Hostile ones among them (default: 1)."),
+    rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training (default: 150)."),
     seeds: int = typer.Option(1, "--seeds", help="Runs of each cell, with different seeds."),
     references: int = typer.Option(0, "--references", help="Reference federations, for scores that compare with them."),
     rehearse: bool = typer.Option(
-        False, "--rehearse", help="References per cell, under its own attack and rule, instead of shared ones."
+        False,
+        "--rehearse",
+        help="Train references for each cell, under its own attack and rule, instead of sharing them.",
     ),
     accuracy_cost: float | None = typer.Option(
-        None, "--accuracy-cost", help="Test accuracy that the plan may cost (0.03)."
+        None, "--accuracy-cost", help="Test accuracy that the plan may cost (default: 0.03)."
     ),
     search: bool | None = typer.Option(
         None, "--plan/--no-plan", help="Whether to search for a plan (default: if no attack or rule is named)."
     ),
-    set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Any other key of the spec."),
-    policy: Path | None = typer.Option(None, "--policy", help="Limits to hold the figures against (exit code 3)."),
+    set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Override any other key of the spec."),
+    policy: Path | None = typer.Option(
+        None, "--policy", help="Limits that the figures must keep (otherwise exit code 3)."
+    ),
     junit: Path | None = typer.Option(None, "--junit", metavar="FILE", help="The policy's checks as JUnit XML."),
     sarif: Path | None = typer.Option(None, "--sarif", metavar="FILE", help="The policy's checks as SARIF 2.1.0."),
     device: str | None = DEVICE,
@@ -67,7 +71,9 @@ def audit(
     out: Path = typer.Option(Path("audit"), "--out", help="Folder for the runs; finished ones are not computed twice."),
     report: Path = typer.Option(Path("report.html"), "--report", help="The report to write."),
     jobs: int | None = typer.Option(None, "--jobs", help="Runs at once (default: one per core)."),
-    ray: str | None = typer.Option(None, "--ray", metavar="ADDRESS", help="A Ray cluster instead: auto, local, host."),
+    ray: str | None = typer.Option(
+        None, "--ray", metavar="ADDRESS", help="Compute on a Ray cluster: auto, local or an address."
+    ),
     root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
     as_json: bool = typer.Option(False, "--json", help="Print verdict and summaries as JSON, nothing else."),
 ) -> None:

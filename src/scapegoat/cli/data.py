@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from scapegoat.data.files.inventory import Inspection
 
 data = typer.Typer(
-    help="Data sets: where they are looked for, whether they are whole, taking files in, fetching them.",
+    help="Data sets: where they are looked for, whether they are complete, importing and fetching them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-ROOT = typer.Option(None, "--root", help="Folder of data sets; before SCAPEGOAT_DATA and ./data.")
+ROOT = typer.Option(None, "--root", help="Folder of data sets, searched before SCAPEGOAT_DATA and ./data.")
 JSON = typer.Option(False, "--json", help="As JSON.")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.add_typer(data, name="data", short_help="Where data sets are, whether they are whole; import and fetch.")
+    app.add_typer(data, name="data", short_help="Where data sets are, whether they are complete; import and fetch.")
 
 
 @data.command()

@@ -43,7 +43,7 @@ IN_A_SPEC = {"nodes": "federation.clients", "hostile": "federation.malicious", "
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    add_group(app, "flower", "Flower federations: the audit of a live one.", audit)
+    add_group(app, "flower", "Audit a live Flower federation.", audit)
 
 
 def audit(

@@ -35,7 +35,7 @@ def list_(
     plugin: list[str] = PLUGIN,
     as_json: bool = typer.Option(False, "--json", help="As JSON, with every option."),
 ) -> None:
-    """List what there is, or all about one of them.
+    """List what there is, or explain one component in full.
 
     KIND is attacks, defenses, protections, scores, tasks, data, models, partitions, schedules, local-rules or sweeps;
     with a NAME, each of its options is explained.

@@ -15,7 +15,7 @@ DEFAULT_ATTACKS = ("passive", "fedpoisonmia")
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    add_group(app, "nvflare", "NVIDIA FLARE federations: the audit of a job.", audit)
+    add_group(app, "nvflare", "Audit an NVIDIA FLARE job.", audit)
 
 
 def audit(

@@ -34,10 +34,13 @@ def run(
     out: Path | None = typer.Option(None, "--out", help="Folder to keep the run in; it can be stopped and resumed."),
     root: Path | None = typer.Option(None, "--root", help="Folder with data sets (default: SCAPEGOAT_DATA, ./data)."),
     shards: int | None = typer.Option(
-        None, "--shards", help="Processes that clients and updates are spread over; same numbers.", show_default=False
+        None,
+        "--shards",
+        help="Processes to spread clients and updates over; the numbers stay the same.",
+        show_default=False,
     ),
     ray: str | None = typer.Option(
-        None, "--ray", metavar="ADDRESS", help="Ray cluster of the shards: local (default), auto or an address."
+        None, "--ray", metavar="ADDRESS", help="Ray cluster for the shards: local (default), auto or an address."
     ),
     device: str | None = DEVICE,
     plugin: list[str] = PLUGIN,

@@ -32,7 +32,9 @@ def sweep(
     data: list[str] = typer.Option([], "--data", help="A data set (repeat for several); default: the paper's."),
     rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training; default: the paper's 800."),
     seeds: int = typer.Option(1, "--seeds", help="Runs of each cell, with different seeds."),
-    set_: list[str] = typer.Option([], "--set", metavar="KEY=VALUE", help="Any other key of the spec, in every cell."),
+    set_: list[str] = typer.Option(
+        [], "--set", metavar="KEY=VALUE", help="Override any other key of the spec, in every cell."
+    ),
     only: list[str] = typer.Option(
         [], "--only", metavar="AXIS=VALUE", help="Only these cells, e.g. defense=atm,median."
     ),
@@ -45,7 +47,7 @@ def sweep(
     gpus_per_run: float = GPUS_PER_RUN,
     plugin: list[str] = PLUGIN,
 ) -> None:
-    """Run every cell of a table or figure; stop and start it as you like.
+    """Run every cell of a table or figure; it can be stopped and resumed.
 
     NAME is a sweep (`scapegoat list sweeps`), a YAML file, or package.module:SWEEP.
     """
