@@ -53,3 +53,11 @@ def test_the_readme_names_everything_that_there_is(kind: str) -> None:
     ours = importlib.import_module(KINDS[kind]).registry.classes()
     missing = [name for name, cls in ours if cls.__module__.startswith("scapegoat.") and f"`{name}`" not in README]
     assert not missing
+
+
+def test_dir_of_the_package_lists_what_can_be_used_once() -> None:
+    listed = dir(scapegoat)
+    assert set(scapegoat.__all__) <= set(listed)
+    assert len(listed) == len(set(listed))
+    assert not [name for name in listed if name.startswith("_") or name in ("annotations", "TYPE_CHECKING", "Any")]
+    assert all(getattr(scapegoat, name) is not None for name in listed)
