@@ -235,3 +235,10 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+def rule_delta(defense: Any) -> float | None:
+    """The delta at which a rule, as a spec writes it, accounts for its noise: the largest of a pipeline's parts."""
+    parts = defense if isinstance(defense, list | tuple) else [defense]
+    deltas = [part.get("delta") for part in parts if isinstance(part, Mapping)]
+    return max((delta for delta in deltas if isinstance(delta, int | float)), default=None)

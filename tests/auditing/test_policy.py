@@ -16,8 +16,11 @@ import yaml
 from scapegoat.auditing import Audit, read_policy
 from scapegoat.auditing.gate_files import sarif, write_junit, write_sarif
 from scapegoat.errors import InputError
+from scapegoat.experiments import parse
+from scapegoat.experiments.run import run
 from scapegoat.membership.assessment import Scored
 from scapegoat.membership.epsilon import one_run
+from scapegoat.report.facts import facts
 from tests.auditing import made_up
 from tests.report.test_two_parts import rare_targets
 
@@ -179,7 +182,7 @@ def test_a_class_that_is_given_away_violates_a_limit_on_auc_that_all_records_tog
     harmless = [replace(run, targets=blind) for run in leaky]
     assert Audit(tuple(harmless), ()).check({"defense": "atm", "limits": {"auc": 0.66}}).met
     one = [replace(run, targets=blind if run.spec.attack.name != "blend" else table) for run in leaky]
-    closer = {"defense": "atm", "limits": {"auc": 1.0}, "attacks": {"blend": {"auc": 0.8}}}
+    closer = {"defense": "atm", "limits": {"auc": 1.0}, "attacks": {"blend": {"auc": 0.75}}}
     assert [c.key for c in Audit(tuple(one), ()).check(closer).failures] == ["attacks.blend.auc"]
 
 
@@ -233,6 +236,19 @@ def test_the_delta_of_noise_that_a_rule_adds_is_the_rules(delta, compared):
     runs = [made_up.result(attack, rule, aggregation={"epsilon": 1.0}) for attack in made_up.ATTACKS]
     gate = Audit(tuple(runs), ()).check({"defense": rule, "limits": {"auc": 0.75}})
     assert [c.status for c in gate.checks if c.key == "accounted"] == (["violated"] if compared else [])
+
+
+def test_summaries_say_at_which_delta_a_rule_accounts():
+    rule = {"name": "dp", "clip": 1.0, "noise_multiplier": 1.0, "delta": 1e-3}
+    tiny = ["federation.rounds=2", "attack.name=passive", "federation.batch_size=16", "data.features=20"]
+    tiny += ["attack.targets=40", "attack.mask=30", "data.validation=20", "model.hidden=[8]", "data.records=600"]
+    found = run(parse({"defense": rule}, tiny)).summary
+    assert found["aggregation"]["delta"] == 1e-3
+    assert facts(found).epsilon is not None
+    assert facts(found).refutable is None
+    older = {**found, "aggregation": {"epsilon": 1.0}}
+    assert facts(older, {"defense": {**rule, "delta": 1e-6}}).refutable == 1.0
+    assert facts(older, {"defense": [{"name": "bucketing"}, {**rule, "delta": 1e-4}]}).refutable is None
 
 
 def test_a_bound_pays_for_the_runs_that_were_looked_at_before_it_is_called_a_contradiction():

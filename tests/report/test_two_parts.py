@@ -177,7 +177,7 @@ def test_of_good_rules_that_cannot_be_told_apart_the_cheapest_is_recommended() -
 
 def test_an_accounted_epsilon_is_shown_beside_what_the_runs_refute_and_a_contradiction_is_a_bug() -> None:
     runs = audit({"fedavg": {"passive": HARMLESS, "fedpoisonmia": HARMLESS}, "dp": {"passive": HARMLESS}})
-    runs[-1]["aggregation"] = {"epsilon": 4.0}
+    runs[-1]["aggregation"] = {"epsilon": 4.0, "delta": 1e-5}
     runs[-1]["membership"]["epsilon_lower"] = 1.5
     told = report.verdict(runs).text
     assert "dp accounts for an epsilon of 4.00 per client, so per record at most that; its runs show at least" in told
@@ -193,13 +193,27 @@ def test_an_accounted_epsilon_is_shown_beside_what_the_runs_refute_and_a_contrad
 def test_noise_of_the_clients_own_is_accounted_for_per_record_and_held_against_the_runs() -> None:
     runs = audit({"fedavg": {"passive": HARMLESS, "fedpoisonmia": HARMLESS}})
     for run in runs:
-        run["privacy"] = {"unit": "record", "epsilon": 2.0}
+        run["privacy"] = {"unit": "record", "epsilon": 2.0, "delta": 1e-5}
         run["membership"]["epsilon_lower"] = 2.5
     told = report.verdict(runs)
     assert "FedAvg accounts for an epsilon of 2.00 per record, but its runs show at least 2.50" in told.text
     judged = told.of("fedavg")
     assert judged is not None
     assert judged.refuted
+
+
+@pytest.mark.parametrize("delta", [0.1, None])
+def test_an_epsilon_at_a_larger_delta_than_that_of_the_bound_is_not_called_a_bug(delta: float | None) -> None:
+    runs = audit({"fedavg": {"passive": HARMLESS, "fedpoisonmia": HARMLESS}})
+    for run in runs:
+        run["privacy"] = {"unit": "record", "epsilon": 1.0, "delta": delta}
+        run["membership"]["epsilon_lower"] = 1.5
+    found = report.verdict(runs)
+    assert "accounts for an epsilon of 1.00 per record; what its runs show, at least 1.50 per record" in found.text
+    assert "that is a bug" not in found.text
+    judged = found.of("fedavg")
+    assert judged is not None
+    assert not judged.refuted
 
 
 def test_the_deciding_difference_is_shown_where_it_is_not_that_of_accuracy() -> None:

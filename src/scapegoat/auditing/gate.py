@@ -24,7 +24,7 @@ from scapegoat.experiments.run import Result
 from scapegoat.experiments.spec import describe
 from scapegoat.experiments.summary import stored_scores
 from scapegoat.membership import epsilon
-from scapegoat.report.facts import facts
+from scapegoat.report.facts import facts, refutable
 from scapegoat.report.watching import undertrained
 from scapegoat.sweeping.fitting import fitted_defense
 
@@ -203,7 +203,7 @@ def _accounted(policy: Policy, rule: str, results: Sequence[Result]) -> list[Che
 
     All of the runs are looked at, so each bound has its share of the error. No check where nothing can be compared.
     """
-    claims = [(run, claim) for run in results if (claim := _claimed(run)) is not None]
+    claims = [(run, claim) for run in results if (claim := refutable(run.summary, run.spec.canonical())) is not None]
     shown = [(_shown(run, len(claims)), claim) for run, claim in claims]
     pairs = [(bound, claim) for bound, claim in shown if bound is not None]
     if not pairs:
@@ -213,24 +213,6 @@ def _accounted(policy: Policy, rule: str, results: Sequence[Result]) -> list[Che
     together = f" (95% sure over {len(claims)} runs)" if len(claims) > 1 else ""
     measured = f"epsilon {accounted:.3f}, at least {bound:.3f} shown{together}"
     return [Check("accounted", "accounted", rule, status, measured, line=policy.line("defense"))]
-
-
-def _claimed(run: Result) -> float | None:
-    """The smallest epsilon that a run accounts for, of those that what is shown can refute.
-
-    That is shown at `DELTA`: whoever promises an epsilon at a smaller delta promises it at this one too, whoever
-    promises it at a larger one, or does not say at which, does not.
-    """
-    privacy = run.summary.get("privacy") or {}
-    defense: Any = run.spec.defense.canonical()
-    parts = defense if isinstance(defense, list) else [defense]
-    of_rule = [delta for part in parts if (delta := part.get("delta")) is not None]
-    stated = [
-        (privacy.get("epsilon"), privacy.get("delta")),
-        ((run.summary.get("aggregation") or {}).get("epsilon"), max(of_rule, default=None)),
-    ]
-    fit = [claim for claim, delta in stated if is_number(claim) and is_number(delta) and delta <= epsilon.DELTA]
-    return min(fit, default=None)
 
 
 def _shown(run: Result, runs: int) -> float | None:

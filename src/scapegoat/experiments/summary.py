@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from scapegoat.accounting import rule_delta
 from scapegoat.devices import described, host
 from scapegoat.experiments import routes
 from scapegoat.experiments.spec import Spec, describe
@@ -247,7 +248,7 @@ def summarise(
         "validity": scored.validity(seen),
         "aggregation": aggregation_summary(records, client_accuracies(cast))
         | {"sums_only": cast.server.rule.sums_only}
-        | ({} if epsilon is None else {"epsilon": epsilon}),
+        | ({} if epsilon is None else {"epsilon": epsilon, "delta": rule_delta(spec.canonical()["defense"])}),
         **({"privacy": privacy} if privacy is not None else {}),
         **protection_summary(spec, records),
         "routes": routes.told(spec.routes, cast.model.routes),

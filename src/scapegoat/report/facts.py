@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from scapegoat.accounting import rule_delta
+from scapegoat.membership.epsilon import DELTA
 from scapegoat.membership.metrics import Estimate
 from scapegoat.report.estimate import stretched
 from scapegoat.report.measures import estimate_of, finite
@@ -34,11 +36,12 @@ class Facts:
     """What a summary tells; None and empty where it does not, as summaries of earlier versions.
 
     `scores` are those of a client's seat, `server_scores` those of the server's, each a figure per measure.
-    `doubts` are the reasons for which the figures do not speak of leakage. The majorities are
-    what always giving the same answer gets of these records. `passes` counts rounds times local epochs.
-    `records` are those trained on. `epsilon` is what the run accounts for, of an `epsilon_unit`: "record" or "client";
-    `epsilon_lower` is what its scores show, by the guesses that they made, `guessed`; `epsilon_reachable` is the most
-    that any scores of its targets could have shown, `epsilon_ceiling` that of any audit with as many targets.
+    `doubts` are the reasons for which the figures do not speak of leakage. The majorities are what always giving the
+    same answer gets of these records. `passes` counts rounds times local epochs. `records` are those trained on.
+    `epsilon` is what the run accounts for, of an `epsilon_unit`: "record" or "client"; `refutable` is the smallest
+    such epsilon that what is shown can contradict. `epsilon_lower` is what its scores show, by the guesses that they
+    made, `guessed`; `epsilon_reachable` is the most that any scores of its targets could have shown, `epsilon_ceiling`
+    that of any audit with as many targets.
     `sums_only`: whether the rule needs no more than the sum of what clients send. `coins`: whether fair coins made the
     members; `blind` is the AUC of a classifier that sees the records alone, `chance` the p value of each score,
     `rare` its TPR at 0.1% FPR where that can be resolved, and `bounds` lower bounds on epsilon by what they take for
@@ -56,6 +59,7 @@ class Facts:
     records: int | None = None
     epsilon: float | None = None
     epsilon_unit: str = ""
+    refutable: float | None = None
     epsilon_lower: float | None = None
     epsilon_ceiling: float | None = None
     epsilon_reachable: float | None = None
@@ -94,6 +98,7 @@ def facts(summary: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> 
         records=None if (records := finite(summary.get("training_records"))) is None else round(records),
         epsilon=accounted[0],
         epsilon_unit=accounted[1],
+        refutable=refutable(summary, spec),
         epsilon_lower=finite(membership.get("epsilon_lower")),
         epsilon_ceiling=finite(membership.get("epsilon_ceiling")),
         epsilon_reachable=finite(membership.get("epsilon_reachable")),
@@ -145,6 +150,20 @@ def _accounted(summary: Mapping[str, Any]) -> tuple[float | None, str]:
         if epsilon is not None
     ]
     return min(found, default=(None, ""))
+
+
+def refutable(summary: Mapping[str, Any], spec: Mapping[str, Any] | None = None) -> float | None:
+    """The smallest epsilon that a run accounts for, of those that what is shown can refute; None if there is none.
+
+    That is shown at `DELTA`: whoever promises an epsilon at a smaller delta promises it at this one too, whoever
+    promises it at a larger one, or does not say at which, does not. The delta of a rule's noise is that of its spec
+    where the summary does not have it.
+    """
+    privacy, aggregation = summary.get("privacy"), summary.get("aggregation") or {}
+    stated = [(privacy.get("epsilon"), privacy.get("delta"))] if isinstance(privacy, Mapping) else []
+    stated.append((aggregation.get("epsilon"), aggregation.get("delta") or rule_delta((spec or {}).get("defense"))))
+    known = [(finite(claim), finite(delta)) for claim, delta in stated]
+    return min((c for c, delta in known if c is not None and delta is not None and delta <= DELTA), default=None)
 
 
 def _passes(summary: Mapping[str, Any], spec: Mapping[str, Any]) -> int | None:

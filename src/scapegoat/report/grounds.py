@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scapegoat.membership.epsilon import CONFIDENCE
+from scapegoat.membership.epsilon import CONFIDENCE, DELTA
 from scapegoat.report.facts import Facts
 from scapegoat.report.measures import number, written
 from scapegoat.report.model import Judgement
@@ -30,6 +30,11 @@ def accounted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
         claim = f"{rule(j.defense)} accounts for an epsilon of {j.epsilon:.2f}{unit}"
         if j.epsilon_lower is None:
             sentences.append(f"{claim}.")
+        elif j.refutable is None:
+            sentences.append(
+                f"{claim}; what its runs show, at least {j.epsilon_lower:.2f} per record, is at delta {DELTA:g} and "
+                "cannot be held against it: it accounts at a larger delta, or does not say at which."
+            )
         elif j.refuted:
             sentences.append(
                 f"{claim}, but its runs show at least {j.epsilon_lower:.2f} per record (95% sure): that is a bug in "

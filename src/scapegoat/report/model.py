@@ -195,7 +195,8 @@ class Judgement:
     (attack, measure) pairs that are demonstrably above the baseline. `deciding` is the (attack, measure) pair that
     settled the status, `decided` its difference to the baseline: of an open rule the largest that is demonstrated,
     otherwise the one that comes closest to being too large. `cost` is the test accuracy lost against FedAvg with nobody
-    attacking, `under_attack` the lowest test accuracy over the attacks. `epsilon` is accounted, of an `epsilon_unit`,
+    attacking, `under_attack` the lowest test accuracy over the attacks. `epsilon` is accounted, of an `epsilon_unit`;
+    `refutable` is what is accounted at a delta at which the lower bound can refute it, if anything is;
     `epsilon_lower` the largest lower bound that its runs support together, always of a record, `epsilon_reachable` the
     most that any scores of their targets could have supported.
     """
@@ -214,6 +215,7 @@ class Judgement:
     too_costly: bool = False
     epsilon: float | None = None
     epsilon_unit: str = ""
+    refutable: float | None = None
     epsilon_lower: float | None = None
     epsilon_reachable: float | None = None
     reason: str = ""
@@ -221,7 +223,7 @@ class Judgement:
     @property
     def refuted(self) -> bool:
         """Whether the runs show more leakage than the accounted epsilon allows: then the accounting has a bug."""
-        return self.epsilon is not None and self.epsilon_lower is not None and self.epsilon_lower > self.epsilon
+        return self.refutable is not None and self.epsilon_lower is not None and self.epsilon_lower > self.refutable
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,11 @@ def _accounted(
     epsilon, unit = max(accounted, default=(None, ""))
     found = refuted(judgement.defense) if refuted is not None else None
     found = found or by_summaries(mine)
-    told = replace(judgement, epsilon=epsilon, epsilon_unit=unit)
+    # The bound is over all runs that have one: it refutes what each of them promises, if each promises something.
+    claims = [run.refutable for run in mine if run.epsilon_lower is not None]
+    promised = [claim for claim in claims if claim is not None]
+    claim = max(promised) if promised and len(promised) == len(claims) else None
+    told = replace(judgement, epsilon=epsilon, epsilon_unit=unit, refutable=claim)
     return told if found is None else replace(told, epsilon_lower=found.lower, epsilon_reachable=found.reachable)
 
 
