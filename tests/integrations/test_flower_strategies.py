@@ -24,9 +24,10 @@ from scapegoat.errors import InputError, RunError
 from scapegoat.integrations import flower
 from scapegoat.integrations.flower import RobustAggregation
 from scapegoat.integrations.flower.replies.records import FlowerLayout
+from scapegoat.integrations.flower.replies.unsent import middle
 from scapegoat.integrations.flower.strategies.named import rule_name, strategies
 from scapegoat.integrations.shared.names import class_name
-from scapegoat.integrations.shared.rounds import stack
+from scapegoat.integrations.shared.rounds import Reply, stack
 from tests.integrations.flower_fakes import FakeGrid, answering, failure, instruction, record, reply
 
 SHAPES = {"layer.weight": (4, 3), "layer.bias": (4,)}
@@ -318,6 +319,13 @@ def test_whole_numbers_are_merged_exactly_however_large(numbers, kind):
     mean = layout.merge_buffers(replies, "mean")["n"]
     assert abs(int(mean) - Fraction(sum(numbers), len(numbers))) <= Fraction(1, 2)
     assert mean.dtype == np.dtype(kind)
+    # Where nobody said what was sent out, updates are relative to the same median, whoever's reply came first.
+    sent = [reply | {"w": np.full(1, row, np.float32)} for row, reply in enumerate(replies)]
+    for order in (sent, sent[::-1]):
+        origin = values(middle([Reply(node, record(arrays), 1.0) for node, arrays in enumerate(order)]))
+        assert int(origin["n"]) == statistics.median_low(numbers)
+        assert origin["n"].dtype == np.dtype(kind)
+        assert float(origin["w"][0]) == statistics.median(range(len(numbers)))
 
 
 def test_plain_averaging_averages_statistics_and_everybody_can_choose():

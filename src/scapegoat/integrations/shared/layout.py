@@ -208,7 +208,7 @@ class Layout:
             if slot.dtype.kind == "f":
                 middle = stack.mean(0, dtype=np.float64) if how == "mean" else np.median(stack.astype(np.float64), 0)
             else:
-                middle = _whole_mean(stack) if how == "mean" else np.sort(stack, 0)[(len(stack) - 1) // 2]
+                middle = _whole_mean(stack) if how == "mean" else low_median(stack)
             merged[slot.name] = np.asarray(middle).astype(slot.dtype)
         return merged
 
@@ -233,6 +233,11 @@ class Layout:
                 found = value(slot, part).astype(slot.dtype, copy=False)
             out[slot.name] = np.ascontiguousarray(found).reshape(slot.shape)
         return out
+
+
+def low_median(stack: NDArray) -> NDArray:
+    """The median of whole numbers over the first axis; of two in the middle the lower one, which somebody sent."""
+    return np.asarray(np.sort(stack, 0)[(len(stack) - 1) // 2])
 
 
 def _whole_mean(stack: NDArray) -> NDArray:

@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord
 
 from scapegoat.integrations.flower.replies.npy import view
 from scapegoat.integrations.shared.faults import NDArray
+from scapegoat.integrations.shared.layout import low_median
 from scapegoat.integrations.shared.rounds import Reply
 
 Opened = dict[str, NDArray]
@@ -43,7 +44,7 @@ def _kind(arrays: Opened) -> tuple[tuple[str, tuple[int, ...], str], ...]:
 def _median(arrays: list[NDArray]) -> NDArray:
     values = np.stack(arrays)
     if values.dtype.kind != "f":
-        return arrays[0]
+        return low_median(values)
     with np.errstate(all="ignore"):
         found: NDArray = np.nan_to_num(np.nanmedian(values.astype(np.float64), axis=0), posinf=0.0, neginf=0.0)
         return np.asarray(found, dtype=values.dtype)
