@@ -21,6 +21,7 @@ from scapegoat.sweeping import file as plan_file
 from scapegoat.sweeping import lay_out, write
 from scapegoat.sweeps import get
 from scapegoat.terminal import printable
+from tests.cli import hostile
 from tests.experiments.tiny import SETTINGS, spec
 
 
@@ -40,9 +41,9 @@ def store(whole: RunStore, tmp_path: Path) -> RunStore:
     return RunStore(tmp_path / "store")
 
 
-def unseal(store: RunStore) -> None:
-    """As earlier versions wrote runs."""
-    for name in store.finished():
+def unseal(store: RunStore, *names: str) -> None:
+    """As earlier versions wrote runs; all of them unless some are named."""
+    for name in names or store.finished():
         path = store.path(name) / "summary.json"
         summary = json.loads(path.read_text())
         del summary["digests"]
@@ -62,6 +63,37 @@ def test_a_run_of_an_earlier_version_has_no_seal_and_is_still_read(store: RunSto
     assert store.damaged() == []
     assert not any(store.inspect(name).sealed for name in store.finished())
     assert len(report.build(store.directory).studies[0].matrix.defenses) == 2
+
+
+def test_that_a_run_has_lost_its_seal_is_said_wherever_its_figures_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "store"
+    hostile.build(folder)
+    store, audit = (
+        RunStore(folder),
+        ["audit", *hostile.AUDIT, "--out", str(folder), "--report", str(tmp_path / "a.html")],
+    )
+
+    def said(*command: str) -> str:
+        with pytest.raises(SystemExit):
+            main(list(command))
+        return capsys.readouterr().out
+
+    def everywhere() -> list[str]:
+        page = tmp_path / "report.html"
+        shown = [said("report", str(folder), "--out", str(page)), said("report", str(folder), "--format", "markdown")]
+        shown += [page.read_text(), said("sweep", "--status", "--out", str(folder)), said(*audit)]
+        return [*shown, (tmp_path / "a.html").read_text()]
+
+    assert not [text for text in everywhere() if "sealed" in text]
+    one, other = (store.path(name) for name in store.finished()[:2])
+    for file in run_folders.TABLES:
+        (one / file).write_bytes((other / file).read_bytes())
+    unseal(store, one.name)
+    assert all("1 run is not sealed: its tables are not verified" in text for text in everywhere())
+    unseal(store, *(name for name in store.finished() if name != one.name))
+    assert all("4 runs are not sealed: their tables are not verified" in text for text in everywhere())
 
 
 def test_the_name_of_a_run_follows_from_its_stored_spec_alone(whole: RunStore) -> None:

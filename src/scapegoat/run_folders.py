@@ -98,6 +98,14 @@ def seal(folder: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
     return {**summary, "digests": {**digests, "summary": _digest_of_summary(summary)}}
 
 
+def unsealed_words(count: int) -> str:
+    """What a reader must know of runs that are read without a seal: anybody may have taken it off."""
+    is_one = count == 1
+    return (
+        f"{count} run{' is' if is_one else 's are'} not sealed: {'its' if is_one else 'their'} tables are not verified"
+    )
+
+
 def inspect(folder: Path, *, tables: bool = True) -> Stored:
     """Read a finished run and verify it, each file once. Never raises.
 

@@ -173,7 +173,7 @@ def test_a_run_without_a_spec_cannot_be_placed_and_is_named(small: Store) -> Non
     run = folder(small[0], "fedpoisonmia", "atm", rounds=30)
     (run / "spec.json").unlink()
     page = report.build(small[0])
-    assert page.notes == (f"Not shown: {run.name}: spec.json is missing.",)
+    assert page.notes[0] == f"Not shown: {run.name}: spec.json is missing."
     assert run.name in report.to_html(page)
 
 

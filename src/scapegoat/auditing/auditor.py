@@ -188,6 +188,7 @@ def execute_cells(
             raise StorageError(f"audit: {found.stopped}; the same audit goes on once that is fixed")
         outcome.summaries.update(found.summaries)
         outcome.failures.update(found.failures)
+        outcome.unsealed.update(found.unsealed)
 
     planner = None if accuracy_cost is None else Planner(planned, store, outcome, go, accuracy_cost, root, helping)
     opening = {} if planner is None else named(planner.opening(), root)
@@ -219,6 +220,7 @@ def execute_cells(
         references=references,
         plan=found,
         plan_results=() if planner is None else planner.results(),
+        unsealed=len(outcome.unsealed),
     )
 
 

@@ -17,6 +17,7 @@ from scapegoat.experiments.spec import describe
 from scapegoat.findings import Shown
 from scapegoat.membership.scores import registry
 from scapegoat.report.planned import Plan
+from scapegoat.run_folders import unsealed_words
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +47,8 @@ class Audit(Shown):
     """What to do about it: rule, protections, rounds; None if none was searched."""
     plan_results: tuple[Result, ...] = ()
     """The runs of the recommended setting."""
+    unsealed: int = 0
+    """Runs that were there already and that nothing vouches for."""
     _page: list[report.Page] = field(default_factory=list, repr=False)
 
     @property
@@ -67,7 +70,8 @@ class Audit(Shown):
     def notes(self) -> tuple[str, ...]:
         """What was left out of the audit, and why."""
         reasons = {describe(run.spec.defense): run.reason for run in self.left_out}
-        notes = [f"{rule} did not get all attacks and seeds: {reason}." for rule, reason in reasons.items()]
+        notes = [f"{unsealed_words(self.unsealed)}."] if self.unsealed else []
+        notes += [f"{rule} did not get all attacks and seeds: {reason}." for rule, reason in reasons.items()]
         if not self.references and all(r.spec.evaluation.design == "coin" for r in self.results):
             scores = ", ".join(name for name, cls in registry.classes() if cls.needs_references and not cls.oracle)
             notes.append(

@@ -323,6 +323,7 @@ def _show_cost(content: Mapping[str, Any], chosen: Mapping[str, set[str]] | None
 
 
 def _show(name: str, title: str, kinds: Mapping[str, str], store: RunStore) -> None:
+    from scapegoat.run_folders import unsealed_words
     from scapegoat.sweeping.status import status
 
     found = status(store, kinds)
@@ -333,6 +334,8 @@ def _show(name: str, title: str, kinds: Mapping[str, str], store: RunStore) -> N
         f"  done {len(found.done)}  running {len(found.running)}  failed {len(found.failed)}  "
         f"damaged {len(found.damaged)}  left {len(found.left)}  of {found.total}; {estimate}"
     )
+    if found.unsealed:
+        print(f"  {unsealed_words(found.unsealed)}")
     for run, (done, rounds) in found.running.items():
         print(f"  running  {run[:12]}  round {done} of {rounds}")
     for word, reasons in (("failed", found.failed), ("damaged", found.damaged)):

@@ -378,8 +378,8 @@ class Section:
 class Page:
     """A report called `title`. `sections` come before the `studies`: a sweep's reader came for its tables and figures.
 
-    `source`, `command`, `created` and `versions` say where it comes from, `notes` what was left out, and `plan` what
-    the audit recommends.
+    `source`, `command`, `created` and `versions` say where it comes from, `notes` what was left out and
+    what is not vouched for, and `plan` what the audit recommends.
     """
 
     title: str

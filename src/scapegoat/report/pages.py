@@ -23,6 +23,7 @@ from scapegoat.report.remarks import remarks
 from scapegoat.report.runs import Run, read
 from scapegoat.report.told import Told
 from scapegoat.report.verdict import decide, name_of, ordered
+from scapegoat.run_folders import unsealed_words
 
 # Options of the attack that every attack shares and that change what is measured, not how it is attacked.
 SHARED_OPTIONS = ("targets", "mask")
@@ -80,6 +81,8 @@ def build(
             f"{len(runs)} runs: rounds and targets are shown for the first {detailed_runs}; "
             "the figures of all of them are in the tables."
         )
+    if unsealed := sum(not run.sealed for run in runs):
+        notes.append(f"{unsealed_words(unsealed)}.")
     studies = []
     left = detailed_runs
     for key, settings in flat.items():

@@ -16,12 +16,16 @@ from scapegoat.run_folders import PART
 
 @dataclass(frozen=True)
 class Run:
-    """One run. `problem` says why `summary` is empty; the tables are read when asked for."""
+    """One run. `problem` says why `summary` is empty; the tables are read when asked for.
+
+    A run that is not `sealed` was read from files that nothing vouches for.
+    """
 
     hash: str
     spec: Mapping[str, Any]
     summary: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
+    sealed: bool = True
     rounds: Callable[[], pa.Table | None] = lambda: None
     targets: Callable[[], pa.Table | None] = lambda: None
 
@@ -87,6 +91,7 @@ def _finished(entry: Path) -> Run:
         hash=found.name,
         spec=found.spec,
         summary=found.summary,
+        sealed=found.sealed,
         rounds=lambda: _table(entry / "rounds.parquet"),
         targets=lambda: _table(entry / "targets.parquet"),
     )

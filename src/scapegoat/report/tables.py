@@ -66,6 +66,8 @@ def to_markdown(page: Page) -> str:
             ]
             head = ["attack", *map(_md, study.matrix.defenses)]
             parts += [f"### {measure.label}", _markdown_table(head, rows)]
+    if page.notes:
+        parts += ["### Notes", "\n".join(f"- {_md(note)}" for note in page.notes)]
     if page.studies:
         parts.append("### What the figures do not say")
         parts.append("\n".join(f"- **{_md(name)}.** {_md(text)}" for name, text in limits.of(page)))

@@ -15,7 +15,7 @@ class Status:
     """Runs of a sweep by what became of them. `seconds_left` is None while nothing is known about their speed.
 
     `running` maps a run to its rounds done and rounds in all, `failed` and `damaged` to the reason. A run that was
-    stopped half-way counts as left; it goes on where it was.
+    stopped half-way counts as left; it goes on where it was. `unsealed` are those of `done` that nothing vouches for.
     """
 
     done: tuple[str, ...] = ()
@@ -24,6 +24,7 @@ class Status:
     damaged: Mapping[str, str] = field(default_factory=dict)
     left: tuple[str, ...] = ()
     seconds_left: float | None = None
+    unsealed: int = 0
 
     @property
     def total(self) -> int:
@@ -34,6 +35,7 @@ class Status:
 def status(store: RunStore, runs: Mapping[str, str]) -> Status:
     """The status of runs, given by name with the kind (say, the attack) whose runs take about as long."""
     done: list[str] = []
+    unsealed = 0
     left: list[str] = []
     running: dict[str, tuple[int, int]] = {}
     failed: dict[str, str] = {}
@@ -47,6 +49,7 @@ def status(store: RunStore, runs: Mapping[str, str]) -> Status:
                 damaged[name] = problem
             else:
                 done.append(name)
+                unsealed += not found.sealed
                 seconds.setdefault(runs[name], []).append(float(found.summary["seconds"]))
             continue
         mark = store.mark(name)
@@ -59,9 +62,8 @@ def status(store: RunStore, runs: Mapping[str, str]) -> Status:
             stopped[name] = mark.round / mark.rounds if mark.rounds else 0.0
     remaining = {n: 1 - r / rounds if rounds else 1.0 for n, (r, rounds) in running.items()}
     remaining |= {n: 1 - share for n, share in stopped.items()}
-    return Status(
-        tuple(done), running, failed, damaged, tuple(left), _estimate(seconds, remaining, runs, max(len(running), 1))
-    )
+    seconds_left = _estimate(seconds, remaining, runs, max(len(running), 1))
+    return Status(tuple(done), running, failed, damaged, tuple(left), seconds_left, unsealed)
 
 
 def of_plan(content: Mapping[str, Any]) -> dict[str, str]:

@@ -149,6 +149,8 @@ def _not_there_yet(
             wanted[name] = spec
         elif not problem:
             outcome.summaries[name] = dict(found.summary)
+            if not found.sealed:
+                outcome.unsealed.add(name)
             event = Event("skipped", name, spec, round=spec.federation.rounds, summary=outcome.summaries[name])
         elif recompute_damaged:
             store.remove(name)

@@ -46,13 +46,15 @@ class Outcome:
     """What became of the specs, by the name (hash) of the run.
 
     `summaries` holds the finished ones, `failures` those that were tried in vain, `left` those that were not tried
-    because of `stopped`, a reason that concerns them all (the disk is full).
+    because of `stopped`, a reason that concerns them all (the disk is full). Of `unsealed` ones, which were there
+    before, nothing vouches for the tables.
     """
 
     summaries: dict[str, dict[str, Any]] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
     stopped: str = ""
+    unsealed: set[str] = field(default_factory=set)
 
     @property
     def complete(self) -> bool:
