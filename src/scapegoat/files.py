@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
-# Of the owner alone: records, and who is a member.
-PRIVATE = 0o600
+# Of the owner alone: records, and who is a member. Scores tell that too.
+PRIVATE, PRIVATE_FOLDER = 0o600, 0o700
 
 # Where folders cannot be synced (network shares, Windows) the rename has to do.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EBADF, errno.EISDIR)
@@ -79,6 +82,30 @@ def write_text(target: Path, text: str, *, mode: int | None = None, durable: boo
     """Write a text file, whole or not at all."""
     with whole(target, mode=mode, durable=durable) as draft:
         draft.write_text(text, encoding="utf-8")
+
+
+def append_line(target: Path, line: str) -> None:
+    """Add a line to a file of the owner's alone, in a single write, so that processes never mix their lines."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+def new_private_folder(target: Path) -> None:
+    """Make a folder that its owner alone can enter; nothing may be there yet."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.mkdir(PRIVATE_FOLDER)
+
+
+@cache
+def passing_folder() -> Path:
+    """A folder of this process and its children: nobody else's, and gone when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="scapegoat-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _draft(target: Path) -> Path:

@@ -38,6 +38,7 @@ from scapegoat.integrations.flower.live.quiet import quiet
 from scapegoat.integrations.flower.live.wrapper import read_app, shipped_files, wrap_app
 from scapegoat.integrations.shared.environment import minimal, passed
 from scapegoat.integrations.shared.running import settings
+from tests.integrations.private import assert_private
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent.parent / "examples" / "flower"
@@ -129,6 +130,7 @@ def test_a_live_federation_finds_what_the_simulator_finds(tmp_path):
     assert live.summary["test_accuracy"] == pytest.approx(simulated.summary["test_accuracy"])
     assert live.summary["membership"]["auc"] == pytest.approx(simulated.summary["membership"]["auc"], abs=1e-3)
     assert RunStore(tmp_path).finished() == [live.summary["spec_hash"]]
+    assert_private(live.directory)
     sg.report.write_html(sg.report.build(tmp_path), tmp_path / "report.html")
     assert "gradient_ascent" in (tmp_path / "report.html").read_text()
 
@@ -163,6 +165,7 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
     assert 0 <= run.summary["test_accuracy"] <= 1
     assert run.summary["defense"] == "atm"
     assert run.spec["federation"]["hostile"] == 3
+    assert_private(run.directory)
 
 
 def test_a_federation_that_runs_already_is_joined_with_one_hostile_node(tmp_path):

@@ -19,6 +19,7 @@ from scapegoat.aggregation import AggregationContext
 from scapegoat.integrations.nvflare.audit import audit_job
 from scapegoat.integrations.shared.hostile import read_lines, read_model
 from scapegoat.integrations.shared.running import importable
+from tests.integrations.private import assert_private
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "nvflare"
 ROUNDS = int(os.environ.get("SCAPEGOAT_FLARE_ROUNDS", "2"))
@@ -68,6 +69,7 @@ def test_a_job_ends_with_the_model_that_our_engine_makes(tmp_path, poc):
     assert [line["nodes"] for line in lines] == [["site-1", "site-2", "site-3"]] * ROUNDS
     assert all(len(line["kept"]) == 3 for line in lines)
     assert run.summary["live"]["observed_rounds"] == ROUNDS
+    assert_private(run.directory)
     assert run.summary["defense"] == "reputation_atm"
     assert run.summary["membership"]["auc"] > 0.4
     marks = [p for p in psutil.process_iter() if str(run.directory) in " ".join(_words(p))]

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from scapegoat.attacks import Attack, Samples
 from scapegoat.attacks import registry as attacks
 from scapegoat.errors import InputError
 from scapegoat.extending.resolve import resolve_callable
+from scapegoat.files import PRIVATE, whole, write_text
 from scapegoat.integrations.shared.hostile import HostileConfig, draw_wrong_labels
 from scapegoat.integrations.shared.layout import ReplyKind
 
@@ -116,7 +117,6 @@ def write_hostile(
         raise InputError(
             "model: a class or function at the top of a module is expected, so that the hostile node finds it"
         )
-    directory.mkdir(parents=True, exist_ok=True)
     tensors = {
         "targets.x": material.targets.x,
         "targets.y": material.targets.y,
@@ -124,7 +124,8 @@ def write_hostile(
         "mask.x": material.mask.x,
         "mask.y": material.mask.y,
     }
-    save_file({key: value.contiguous() for key, value in tensors.items()}, directory / "hostile.safetensors")
+    with whole(directory / "hostile.safetensors", mode=PRIVATE, durable=False) as draft:
+        draft.write_bytes(save({key: value.contiguous() for key, value in tensors.items()}))
     told = trim if material.trim is None else material.trim
     plain = {
         "attack": attack.canonical(),
@@ -137,7 +138,7 @@ def write_hostile(
         "trim": told if any(part.told_trim for part in attack.parts()) else None,
     }
     path = directory / "hostile.json"
-    path.write_text(json.dumps(plain, indent=2), encoding="utf-8")
+    write_text(path, json.dumps(plain, indent=2), mode=PRIVATE, durable=False)
     return path
 
 

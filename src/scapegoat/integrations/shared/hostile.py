@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
+from scapegoat import files
 from scapegoat.attacks import Attack, AttackerView, AttackLike, Crafted, Samples
 from scapegoat.attacks import registry as attacks
 from scapegoat.crafting.checked import craft_checked
@@ -191,8 +191,8 @@ def _stand_ins(oracle: GradientOracle, config: HostileConfig, round_: int, hones
 
 
 def keep_model(path: Path, received: Mapping[str, NDArray]) -> None:
-    """The newest global model that the attacker was given, whole or not at all."""
-    with whole(path, durable=False) as draft:
+    """The newest global model that the attacker was given, whole or not at all, for the owner alone."""
+    with whole(path, mode=PRIVATE, durable=False) as draft:
         draft.write_bytes(save({name: np.array(value) for name, value in received.items()}))
 
 
@@ -202,13 +202,8 @@ def read_model(path: Path) -> dict[str, NDArray]:
 
 
 def append_line(path: Path, line: dict[str, Any]) -> None:
-    """Add one line of JSON in a single write, so that processes never mix their lines."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.write(descriptor, (json.dumps(line) + "\n").encode())
-    finally:
-        os.close(descriptor)
+    """Add one line of JSON to a file of the owner's alone; processes never mix their lines."""
+    files.append_line(path, json.dumps(line))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from scapegoat.errors import InputError
 from scapegoat.experiments.store import RunStore
+from scapegoat.files import new_private_folder
 from scapegoat.integrations.shared.hostile import read_lines
 from scapegoat.integrations.shared.outcome import LiveRun, spec_hash
 
@@ -22,11 +23,11 @@ Progress = Callable[[int], None]
 
 
 def fresh_folder(out: Path, spec: Mapping[str, Any]) -> Path:
-    """An empty folder for what the processes write, beside the runs."""
+    """An empty folder for what the processes write, beside the runs. Nobody else can enter it: it holds scores."""
     directory = (out / "live" / spec_hash(spec)[:16]).resolve()
     shutil.rmtree(directory, ignore_errors=True)
     try:
-        directory.mkdir(parents=True)
+        new_private_folder(directory)
     except OSError as error:
         raise InputError(f"--out {out}: cannot be written ({error.strerror})") from None
     return directory
