@@ -324,3 +324,40 @@ def test_only_a_few_are_held_against_references_and_one_of_them_is_recommended()
 def test_where_references_take_the_gain_away_today_stays() -> None:
     runs = Runs(helped=lambda spec: 0.97)
     assert runs.plan() == runs.bench.today
+
+
+def test_of_rounds_that_leak_nearly_alike_the_one_with_the_better_model_is_stopped_after() -> None:
+    """Round 20 leaks 0.002 more than round 10, and its model is a point better."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        rounds = spec.federation.rounds
+        return (0.9 if rounds > 20 else 0.598 + 0.0002 * rounds), 0.55 + 0.001 * rounds
+
+    assert names(Runs(budget=0.05, told=told).plan())[2] == 20
+
+
+def decay_of(spec: Spec) -> float:
+    return next((p.rate for p in spec.federation.protect if p.name == "weight_decay"), 0.0)
+
+
+def test_of_protections_that_leak_nearly_alike_the_one_with_the_better_model_is_recommended() -> None:
+    """Decay 0.01 leaks 0.002 less than 0.005, and costs two points more."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        auc = {0.0: 0.9, 0.002: 0.8, 0.005: 0.62, 0.01: 0.618}[decay_of(spec)]
+        return auc, 0.58 if decay_of(spec) == 0.01 else 0.6
+
+    assert names(Runs(budget=0.03, told=told).plan())[1] == [0.005]
+
+
+@pytest.mark.parametrize(("private", "asked"), [(0.617, False), (0.6, True)])
+def test_what_every_client_has_to_do_must_gain_more_than_what_the_server_does(private: float, asked: bool) -> None:
+    """Noise by the clients gains 0.003 on decay by the server, or 0.02."""
+    pytest.importorskip("dp_accounting")
+
+    def told(spec: Spec) -> tuple[float, float]:
+        noisy = any(p.name == "dp_sgd" for p in spec.federation.protect)
+        return (private if noisy else 0.62 if decay_of(spec) else 0.9), 0.6
+
+    runs = Runs(told=told)
+    assert ("dp_sgd" in runs.search.run([runs.bench.bounded]).protect) == asked
