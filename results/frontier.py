@@ -1,11 +1,12 @@
 """What protections are worth: leakage against test accuracy, round by round, beside plain early stopping.
 
-    scapegoat sweep plans --data location30 --data hospital --seeds 3 --only partition=iid
-        --only attack=passive --out runs
+    scapegoat sweep results/frontier.yaml --data location30 --data hospital --out runs
+    scapegoat sweep results/frontier-rules.yaml --data location30 --data hospital --out runs
     python -m results.frontier runs        # writes results/frontier.csv and the picture in docs/images
     python -m results.frontier             # draws the picture again from results/frontier.csv
 
-Every evaluated round is a point: the AUC of that round's margins and the test accuracy, means over the seeds. A run
+150 rounds, one seed; `reputation_atm` alone is the first sweep again (`results/run.sh` has its line). Every tenth
+round is a point: the AUC of that round's margins and the test accuracy, means over the seeds if there are more. A run
 without protections is therefore early stopping, and a protection earns its place where its curve is left of that one.
 """
 

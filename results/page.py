@@ -49,7 +49,7 @@ def page(folder: str | Path, command: str = "") -> str:
         *(_details(number, finding, collection) for number, finding in enumerate(found, 1)),
         "## Where the numbers come from",
         _sources(collection),
-        _missing(collection),
+        _missing(collection, _apart(folder)),
         _computed_again(collection, note),
         "## The tables",
         *_tables(collection),
@@ -132,18 +132,36 @@ def _versions(collection: Collection) -> str:
     )
 
 
-def _missing(collection: Collection) -> str:
+def _apart(folder: str | Path) -> Mapping[str, Collection]:
+    """The result files in folders of their own, by folder: no claim of the paper's rests on them."""
+    inside = sorted({path.parent for path in Path(folder).glob("*/*.parquet")})
+    return {path.name: load(path) for path in inside}
+
+
+def _missing(collection: Collection, apart: Mapping[str, Collection]) -> str:
     there = {
         plan["sweep"] for plan in collection.plans if plan["kind"] == "cost" or _runs(plan) & collection.runs.keys()
     }
-    missing = [name for name in registry if name not in there]
+    elsewhere = [
+        f"`{plan['command']}` ({len(_runs(plan) & beside.runs.keys())} of {len(_runs(plan))} runs, in `{name}/`)"
+        for name, beside in apart.items()
+        for plan in beside.plans
+        if plan["sweep"] in registry and plan["sweep"] not in there and _runs(plan) & beside.runs.keys()
+    ]
+    known = {plan["sweep"] for beside in apart.values() for plan in beside.plans}
+    missing = [name for name in registry if name not in there | known]
     partly = [
         f"`{plan['command']}`"
         for plan in collection.plans
         if plan["kind"] != "cost" and 0 < len(_runs(plan) & collection.runs.keys()) < len(_runs(plan))
     ]
-    words = [f"Not run: {', '.join(missing)}." if missing else "", f"In part: {', '.join(partly)}." if partly else ""]
-    return " ".join(word for word in words if word)
+    told = (("Not run", missing), ("In part", partly), ("Not on this page", elsewhere))
+    words = [f"{what}: {', '.join(names)}." for what, names in told if names]
+    files = [
+        f"`{name}/{file}` ({count} runs)" for name, beside in apart.items() for file, count in beside.files.items()
+    ]
+    words += [f"Files for other pages: {', '.join(files)}."] if files else []
+    return " ".join(words)
 
 
 def _computed_again(collection: Collection, note: str) -> str:

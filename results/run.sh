@@ -1,5 +1,5 @@
 #!/bin/sh
-# Computes everything that results/README.md is made from. Stop it and start it again as you like.
+# Computes everything that results/README.md is made from, and the plans. Stop it and start it again as you like.
 #   SCAPEGOAT_DATA=folder/with/location30/and/cifar10 results/run.sh runs
 set -eu
 here=$(dirname "$0")
@@ -20,6 +20,24 @@ for name in reference-noise reference-slow-coordinates; do sweep "$here/$name.ya
 sweep "$here/partial.yaml" --out "$runs/hospital"
 sweep "$here/reputation.yaml" --data hospital --rounds 150 --seeds 3 --out "$runs/hospital"
 sweep "$here/cifar10.yaml" --out "$runs/cifar10"
+
+# Plans: what docs/protections.md says of them, and the picture of protections beside early stopping.
+plans() { sweep plans --data location30 --rounds 150 --seeds 3 --out "$runs/plans/location30" "$@"; }
+plans --only attack=passive --only plan=fedavg
+plans --only plan=reputation-decay-0.01-cooling --only partition=iid
+plans --only plan=clipped-decay-0.01-cooling --only partition=bias-0.5,bias-0.9
+sweep "$here/plan-location30.yaml" --seeds 3 --out "$runs/plans/location30"
+sweep "$here/plan-hospital.yaml" --seeds 3 --out "$runs/plans/hospital"
+for name in 0.5 0.9; do sweep "$here/plan-hospital-bias-$name.yaml" --seeds 3 --out "$runs/plans/hospital-unequal"; done
+for name in location30 hospital hospital-unequal; do
+  results collect "$runs/plans/$name" --out "$here/plans/$name.parquet"
+done
+frontier() { sweep "$here/$1.yaml" --data location30 --data hospital --out "$runs/frontier"; }
+frontier frontier
+frontier frontier-rules
+sweep "$here/frontier.yaml" --data location30 --data hospital --out "$runs/frontier" \
+  --set defense.name=reputation_atm --only 'federation.protect=[]'
+PYTHONPATH="$here/.." python -m results.frontier "$runs/frontier"
 
 for name in hospital location30 cifar10; do
   results collect "$runs/$name" --out "$here/$name.parquet"

@@ -72,6 +72,24 @@ def test_the_page_names_its_sources_and_what_is_missing(store: Path, tmp_path: P
         assert f"{RunStore(store).summary(name)['membership']['accuracy_best']:.3f}" in written
 
 
+def test_sweeps_whose_files_lie_in_a_folder_of_their_own_are_not_called_missing(store: Path, tmp_path: Path) -> None:
+    figures = tmp_path / "figures"
+    (figures / "apart").mkdir(parents=True)
+    plan = sweeping.lay_out(get("target-count"), data=["hospital"], rounds=2, overrides=SETTINGS)
+    name, spec = next(iter(plan.runs().items()))
+    other = tmp_path / "other"
+    assert execute([spec], other).complete
+    sweeping.write(plan, other)
+    save(collect(store), figures / "tiny.parquet")
+    save(collect(other), figures / "apart" / "counts.parquet")
+    written = page(figures)
+    assert f"(1 of {len(plan.runs())} runs, in `apart/`)" in written
+    assert "`apart/counts.parquet` (1 runs)" in written
+    missing = next(line for line in written.splitlines() if line.startswith("Not run: "))
+    assert "target-count" not in missing.split(".")[0]
+    assert name not in load(figures).runs, "no claim of the paper's rests on runs that lie apart"
+
+
 def test_a_damaged_run_is_left_out_and_named(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "store"
     shutil.copytree(store, folder)
