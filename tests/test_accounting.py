@@ -16,6 +16,7 @@ from scipy.stats import norm
 from scapegoat import accounting
 from scapegoat.accounting import Exposure, record_epsilon, record_epsilons
 from scapegoat.errors import InputError
+from tests.reference.accounting import fixed_bounds
 
 DELTA = 1e-5
 NUMBERS = [(100, 3.0, 0.05), (10, 2.0, 0.2), (1000, 4.0, 0.01), (20, 4.0, 1.0)]
@@ -65,17 +66,9 @@ def test_one_round_of_a_fixed_batch_is_the_closed_form_at_twice_the_clip(noise: 
 
 @pytest.mark.parametrize(("rounds", "noise", "rate"), [(200, 3.0, 0.05), (20, 6.0, 0.5)])
 def test_fixed_batches_lie_between_a_real_attack_and_looser_bounds(rounds: int, noise: float, rate: float) -> None:
-    """At least what the worst data shows: one record points one way, all others (and its replacement) the other."""
     have = record_epsilon(rounds, noise, rate, DELTA, "fixed")
-    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise / 2))
-    shown = composed(pld.PLDAccountant(value_discretization_interval=1e-3), event, rounds)
-    replaced = dp_accounting.NeighboringRelation.REPLACE_ONE
-    batch = round(1000 * rate)
-    truncated = dp_accounting.TruncatedSubsampledGaussianDpEvent(1000, 1.0, batch, noise)
-    loose = composed(pld.PLDAccountant(replaced, 1e-3), truncated, rounds)
-    renyi = dp_accounting.SampledWithoutReplacementDpEvent(1000, batch, dp_accounting.GaussianDpEvent(noise / 2))
-    assert shown * 0.999 <= have <= loose * 1.001
-    assert have <= composed(rdp.RdpAccountant(neighboring_relation=replaced), renyi, rounds)
+    least, most = fixed_bounds([rate] * rounds, noise)
+    assert least <= have <= most
     assert have > record_epsilon(rounds, noise, rate, DELTA)
 
 

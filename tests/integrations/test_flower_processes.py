@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -135,7 +136,8 @@ def test_a_live_federation_finds_what_the_simulator_finds(tmp_path):
     assert "gradient_ascent" in (tmp_path / "report.html").read_text()
 
 
-def test_a_users_app_is_audited_as_it_is(tmp_path):
+@pytest.mark.parametrize(("strategy", "defense", "kept"), [("AngularTrimmedMean", "atm", 2), ("FedAvg", "fedavg", 4)])
+def test_a_users_app_is_audited_as_it_is(tmp_path, strategy, defense, kept):
     before = {path: path.read_bytes() for path in EXAMPLE.rglob("*.py")}
     run = audit_app(
         EXAMPLE,
@@ -143,7 +145,7 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
         {"name": "fedpoisonmia"},
         tmp_path,
         nodes=4,
-        run_config={"num-server-rounds": 2, "strategy": "AngularTrimmedMean"},
+        run_config={"num-server-rounds": 2, "strategy": strategy},
         timeout=180,
     )
     assert {path: path.read_bytes() for path in EXAMPLE.rglob("*.py")} == before
@@ -160,10 +162,14 @@ def test_a_users_app_is_audited_as_it_is(tmp_path):
     for row in rows:
         assert row["clients"].count(3) == 1
         assert [c for c, hostile in zip(row["clients"], row["malicious"], strict=True) if hostile] == [3]
-        assert sum(row["kept"]) == 2
+        assert sum(row["kept"]) == kept
+        assert not any(row["rejected"])
+        assert len(row["norm"]) == len(row["mean_angle"]) == 4
+        assert all(norm > 0 for norm in row["norm"])
+        assert all(0 < angle < math.pi for angle in row["mean_angle"])
         assert dict(row["attack_notes"])["norm_ratio"] == pytest.approx(1.0, abs=0.5)
     assert 0 <= run.summary["test_accuracy"] <= 1
-    assert run.summary["defense"] == "atm"
+    assert run.summary["defense"] == defense
     assert run.spec["federation"]["hostile"] == 3
     assert_private(run.directory)
 

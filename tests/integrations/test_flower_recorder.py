@@ -66,6 +66,7 @@ def test_counts_that_flower_averaged_are_no_reason_to_reject_a_reply(tmp_path):
         assert line["set_aside"] == {}
         assert line["nodes"] == sorted(NODES)
         assert line["norm"] == pytest.approx([2.0] * 4)
+        assert line["mean_angle"] == pytest.approx([0.0] * 4, abs=1e-3)
 
 
 def test_our_strategies_say_whom_they_kept(tmp_path):
@@ -82,10 +83,20 @@ def test_our_strategies_say_whom_they_kept(tmp_path):
 
 def test_of_other_strategies_the_rounds_are_known_and_not_their_choice(tmp_path):
     nan = answering(lambda arrays: {"w": arrays["w"] * np.float32(np.nan)})
-    lines = served(FedAvg(fraction_evaluate=0.0), FakeGrid(nodes(n7=nan)), tmp_path / "rounds.jsonl", rounds=1)
-    assert lines[0]["kept"] is None
-    assert lines[0]["nodes"] == sorted(set(NODES) - {7})
-    assert "NaN" in lines[0]["set_aside"]["7"]
+    # Flower leaves a NaN in the mean, so that its sender comes in the last round only.
+    seldom = lambda message: (nan if message.content["config"]["server-round"] == 3 else nodes()[7])(message)  # noqa: E731
+    aside = answering(lambda arrays: {"w": arrays["w"] + np.array([2, -1, 0, 0], np.float32)})
+    grid = FakeGrid(nodes(n7=seldom, n12=aside))
+    lines = served(FedAvg(fraction_evaluate=0.0), grid, tmp_path / "rounds.jsonl", rounds=3)
+    assert len(lines) == 3
+    for line in lines:
+        assert line["kept"] is None
+        others = len(line["nodes"]) - 1
+        right_angles = [others if node == 12 else 1 for node in line["nodes"]]
+        assert line["mean_angle"] == pytest.approx([np.pi / 2 * n / others for n in right_angles], abs=1e-3)
+    assert [line["nodes"] for line in lines] == [sorted(NODES)] * 2 + [sorted(set(NODES) - {7})]
+    assert [list(line["set_aside"]) for line in lines] == [[], [], ["7"]]
+    assert "NaN" in lines[2]["set_aside"]["7"]
 
 
 def test_nothing_is_written_where_the_folder_is_not_there(tmp_path):
