@@ -12,6 +12,7 @@ import torch
 from nvflare.apis.dxo import DataKind
 from nvflare.apis.event_type import EventType
 from nvflare.app_common.abstract.fl_model import ParamsType
+from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_opt.pt.lazy_tensor_dict import LazyTensorDict
 from nvflare.app_opt.pt.recipes.fedavg import FedAvgRecipe
@@ -217,6 +218,59 @@ def test_scatter_and_gather_names_clients_by_their_peer_context():
     assert aggregator.history[0].set_aside == {"odd": "DataKind.METRICS, not weights or their difference"}
     expected = Workflow(RobustAggregator("median"), given).round(full(given))
     np.testing.assert_array_equal(flat(found), flat(expected))
+
+
+def test_scatter_and_gather_hands_over_the_steps_that_clients_weigh_by():
+    given, sent = model(), clients(model(), 2)
+    aggregator = nvflare.Mean(weighted=True)
+    workflow = Workflow(aggregator, given)
+    workflow.begin()
+    for (name, params), steps in zip(sent.items(), (1, 3), strict=True):
+        made = shareable(name, params, workflow.manager, meta={"NUM_STEPS_CURRENT_ROUND": steps})
+        aggregator.accept(made, workflow.context)
+    found = workflow.end()
+    one, two = (flat(params) for params in sent.values())
+    np.testing.assert_allclose(flat(found), (one + 3 * two) / 4, atol=1e-6)
+
+
+def test_a_client_that_was_set_aside_is_not_heard_again_in_the_round():
+    given = model()
+    aggregator = RobustAggregator("fedavg")
+    good = reply("site-0", trained(given, 50))
+    found = Workflow(aggregator, given).round([reply("site-0", [1, 2, 3]), *full(given), good])
+    assert list(aggregator.history[0].set_aside) == ["site-0"]
+    assert "site-0" not in aggregator.history[0].nodes
+    expected = Workflow(RobustAggregator("fedavg"), given).round(full(given))
+    np.testing.assert_array_equal(flat(found), flat(expected))
+
+
+def test_the_server_cools_over_the_rounds_of_the_job():
+    workflow = Workflow(RobustAggregator("fedavg", cooling=True), model())
+    workflow.context.set_prop(AppConstants.NUM_ROUNDS, 2, private=True, sticky=True)
+    moved = []
+    for _ in range(2):
+        before = workflow.params
+        after = workflow.round([reply("site-1", {**before, "a.bias": before["a.bias"] + np.float32(1)})])
+        moved.append(float((after["a.bias"] - before["a.bias"]).mean()))
+    # Half a cosine: the whole step in the first of two rounds, half of it in the second.
+    assert moved == pytest.approx([1.0, 0.5], abs=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.25, 1.0])
+def test_the_share_of_clients_that_a_round_asks_reaches_the_accountant_of_dp(rate):
+    aggregator = RobustAggregator("dp", clip=1.0, sigma=1.0, sampling_rate=rate)
+    Workflow(aggregator, model()).round(full(model()))
+    expected = RobustAggregator("dp", clip=1.0, sigma=1.0)
+    expected.server.sampling_rate = rate
+    Workflow(expected, model()).round(full(model()))
+    assert aggregator.server.sampling_rate == rate
+    assert aggregator.history[0].notes["epsilon"] == expected.history[0].notes["epsilon"]
+
+
+def test_the_seed_is_drawn_at_random_unless_one_is_given():
+    seeds = {RobustAggregator("median").server.seed for _ in range(3)}
+    assert len(seeds) == 3
+    assert RobustAggregator("median", seed=0).server.seed == 0
 
 
 def test_a_hundredfold_update_does_not_move_a_robust_rule_far():

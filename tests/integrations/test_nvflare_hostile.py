@@ -114,6 +114,16 @@ def test_it_scores_every_model_and_sends_its_own_update_in_the_place_of_the_hone
     assert len(lines[0]["scores"]) == 20
 
 
+def test_the_rounds_of_an_attack_are_counted_from_zero_as_in_the_simulation(tmp_path):
+    watch, poison = filters(tmp_path, {"name": "fedpoisonmia", "start_round": 1})
+    here = context()
+    for round_ in (0, 1):
+        watch.process_dxo(DXO(DataKind.WEIGHTS, model()), task(round_), here)
+        poison.process_dxo(DXO(DataKind.WEIGHTS, model()), Shareable(), here)
+    sent = [line for line in read_lines(tmp_path / "observations.jsonl") if line["message"] == "train"]
+    assert [(line["server_round"], line["attacking"]) for line in sent] == [(1, False), (2, True)]
+
+
 def test_on_other_sites_it_does_nothing(tmp_path):
     watch, poison = filters(tmp_path, "gradient_ascent")
     here = context(site="site-1")

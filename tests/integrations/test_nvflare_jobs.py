@@ -5,6 +5,7 @@ With SCAPEGOAT_FLARE_ROUNDS=20 it is longer, and run in POC's separate processes
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 
 import scapegoat as sg
 from scapegoat.aggregation import AggregationContext
+from scapegoat.cli import main
 from scapegoat.integrations.nvflare.audit import audit_job
 from scapegoat.integrations.shared.hostile import read_lines, read_model
 from scapegoat.integrations.shared.running import importable
@@ -74,6 +76,39 @@ def test_a_job_ends_with_the_model_that_our_engine_makes(tmp_path, poc):
     assert run.summary["membership"]["auc"] > 0.4
     marks = [p for p in psutil.process_iter() if str(run.directory) in " ".join(_words(p))]
     assert marks == []
+    sys.modules.pop("hospital_sites", None)
+
+
+@pytest.mark.nvflare
+def test_the_command_poisons_past_the_filters_of_the_other_sites_and_writes_a_report(tmp_path, monkeypatch, capsys):
+    page = tmp_path / "report.html"
+    options = {
+        "--job": f"{EXAMPLE / 'job.py'}:recipe",
+        "--material": "hospital_sites:material",
+        "--clients": "3",
+        "--filter": "{name: percentile_privacy, gamma: 0.00001}",
+        "--attack": "fedpoisonmia",
+        "--env": "OMP_NUM_THREADS",
+        "--out": str(tmp_path),
+        "--report": str(page),
+    }
+    settings = ["rounds=2", "aggregator=FedAvg", "differences=true"]
+    command = [*(word for pair in options.items() for word in pair), *(w for s in settings for w in ("--set", s))]
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with pytest.raises(SystemExit) as ended:
+        main(["nvflare", "audit", "--json", *command])
+    assert ended.value.code == 0
+    (summary,) = json.loads(capsys.readouterr().out)
+    assert (summary["attack"], summary["defense"], summary["rounds"]) == ("fedpoisonmia", "percentile_privacy", 2)
+    (live,) = (tmp_path / "live").iterdir()
+    sent = [line for line in read_lines(live / "hostile" / "observations.jsonl") if line["message"] == "train"]
+    for line, served in zip(sent, read_lines(live / "rounds.jsonl"), strict=True):
+        norms = dict(zip(served["nodes"], served["norm"], strict=True))
+        assert line["attacking"]
+        assert norms["site-3"] == pytest.approx(line["norm"], rel=1e-3)
+        # What the others send is cut to a tenth of what they learnt.
+        assert max(norms["site-1"], norms["site-2"]) < 0.5 * line["honest_norm"]
+    assert "percentile_privacy" in page.read_text()
     sys.modules.pop("hospital_sites", None)
 
 

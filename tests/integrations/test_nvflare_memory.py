@@ -85,6 +85,13 @@ def test_a_memory_that_was_asked_for_and_cannot_be_had_ends_the_job(tmp_path, ho
     assert "\n" not in said
 
 
+def test_a_memory_that_cannot_be_saved_is_told_and_training_goes_on(tmp_path, caplog):
+    (tmp_path / state.NAME / "something").mkdir(parents=True)  # no file can take the place of a folder
+    workflow = rounds(Workflow(ReputationAngularTrimmedMean(), model(), folder=tmp_path), 0, 2)
+    assert "the rule's memory cannot be saved" in " ".join(caplog.messages)
+    assert [report.skipped for report in workflow.aggregator.history] == [None, None]
+
+
 def test_flares_own_snapshots_carry_the_memory():
     workflow = rounds(Workflow(ReputationAngularTrimmedMean(seed=1), model()), 0, 2)
     kept = workflow.aggregator.get_persist_state(workflow.context)
