@@ -74,6 +74,8 @@ def test_a_job_ends_with_the_model_that_our_engine_makes(tmp_path, poc):
     assert_private(run.directory)
     assert run.summary["defense"] == "reputation_atm"
     assert run.summary["membership"]["auc"] > 0.4
+    # Before any training: what the example's model tells of the example's records by chance.
+    assert run.summary["membership"]["initial_auc"] == pytest.approx(0.626, abs=0.001)
     marks = [p for p in psutil.process_iter() if str(run.directory) in " ".join(_words(p))]
     assert marks == []
     sys.modules.pop("hospital_sites", None)

@@ -33,3 +33,10 @@ def test_a_damaged_summary_says_nothing(notes):
 
 def test_endless_notes_are_cut():
     assert len(remarks([{"data_notes": [f"note {i}" for i in range(500)] + ["x" * 10_000]}])) == 12
+
+
+@pytest.mark.parametrize(("initial", "told"), [(0.63, True), (0.52, False), (0.4, False), (None, False), ("x", False)])
+def test_a_model_that_tells_members_apart_before_any_training_is_told(initial, told):
+    said = remarks([{"membership": {"initial_auc": initial}}, {"membership": {}}, {}])
+    assert bool(said) == told
+    assert not told or "began with tells members from others with an AUC of 0.63 already" in said[0]

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scapegoat import report
+from scapegoat.report import limits
 from scapegoat.report.tables import tex
 from tests.report import synthetic
 
@@ -94,6 +95,14 @@ def test_markdown_has_the_verdict_a_table_a_measure_and_the_limits(page: report.
     row = next(line for line in text.split("### AUC")[1].splitlines() if line.startswith("| fedpoisonmia"))
     assert row.split(" | ")[4] == f"{figures['auc']:.2f} \\[{low:.2f}, {high:.2f}\\]"
     assert "What the figures do not say" in text
+
+
+@pytest.mark.parametrize(("live", "name"), [(True, "One federation"), (False, "A simulation")])
+def test_what_really_ran_is_not_called_a_simulation(tmp_path: Path, live: bool, name: str) -> None:
+    spec = synthetic.make_spec("passive", "fedavg", rounds=20)
+    synthetic.write_run(tmp_path, {**spec, "live": {"nvflare": "2.9.0", "where": "poc"}} if live else spec)
+    page = report.build(tmp_path)
+    assert [n for n, _ in limits.of(page) if n in ("A simulation", "One federation")] == [name]
 
 
 def test_markdown_tables_hold_together_whatever_the_names(tmp_path: Path) -> None:

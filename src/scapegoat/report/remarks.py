@@ -9,10 +9,12 @@ from scapegoat.report.measures import no_better
 
 _MOST = 12
 _LONGEST = 600
+# From here on an AUC of a model that was not trained is worth a word; fewer than 600 targets often make as much.
+_BEGINNING = 0.55
 
 
 def remarks(summaries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What was done to the data, each said once, and whether models are no better than the most frequent class."""
+    """What was done to the data, each said once, and what models could do that have learnt nothing, or nothing yet."""
     said: dict[str, None] = {}
     for summary in summaries:
         notes = summary.get("data_notes")
@@ -31,7 +33,19 @@ def remarks(summaries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
             f"In {len(weak)} of {len(finished)} runs the model's test accuracy is no better than always answering the "
             f"{answer} ({share:.3f}): such a model is of no use, whatever it leaks."
         )
+    if initial := [auc for s in summaries if (auc := _initial_auc(s)) >= _BEGINNING]:
+        remarks.append(
+            f"The model that training began with tells members from others with an AUC of {max(initial):.2f} already: "
+            "figures near that show nothing that training let out."
+        )
     return tuple(remarks)
+
+
+def _initial_auc(summary: Mapping[str, Any]) -> float:
+    """Of the model before the first round, where somebody was given it; one half where nobody tells."""
+    membership = summary.get("membership")
+    found = membership.get("initial_auc") if isinstance(membership, Mapping) else None
+    return float(found) if isinstance(found, float) else 0.5
 
 
 def _has_other_metric(summary: Mapping[str, Any]) -> bool:

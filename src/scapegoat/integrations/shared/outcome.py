@@ -25,6 +25,7 @@ from scapegoat.integrations.shared.hostile import draw_wrong_labels, read_lines,
 from scapegoat.integrations.shared.received import ReceivedModel
 from scapegoat.integrations.shared.rounds import Node
 from scapegoat.membership.assessment import Scored, blind, observed_scores
+from scapegoat.membership.metrics import auc_value
 from scapegoat.modelling.task import CLASSES
 from scapegoat.tasks import TaskSpec
 
@@ -125,6 +126,9 @@ def assemble(
     records[-1].test_accuracy = test
     membership = summaries.membership_summary(margins, member)
     membership["best_round"] = after[membership["best_round"]] - 1
+    # What tells members apart before this training has let nothing out.
+    for line in [line for lines in seen.values() for line in lines if line["after"] == 0 and "scores" in line][:1]:
+        membership["initial_auc"] = auc_value(np.asarray(line["scores"], dtype=np.float32), member)
     scored = Scored(member=member, coins=secrets.coins, scores=observed_scores(margins))
     summary = {
         "spec_hash": spec_hash(spec),
