@@ -21,6 +21,9 @@ from scapegoat.errors import InputError
 
 CPU = torch.device("cpu")
 
+WITHOUT_FLOAT64 = frozenset({"mps"})
+"""Kinds of devices that have no float64: Apple's."""
+
 Number = float | Tensor
 """A number, or on a device a tensor of one, which nobody waits for before it is asked for."""
 
@@ -75,8 +78,8 @@ def number(value: Number) -> float:
 
 
 def exact(device: torch.device) -> torch.dtype:
-    """The widest floating type of a device, for long sums: Apple's has no float64."""
-    return torch.float32 if device.type == "mps" else torch.float64
+    """The widest floating type of a device, for long sums."""
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -4,7 +4,8 @@ It is PyTorch's private-use device, with the CPU's kernels behind it. What a rea
 wait, is an error here: tensors of the device and of the host in one operation (but for tensors of one number), a
 generator of the host's for numbers on the device, NumPy's view of a tensor, operations whose answer's shape depends on
 values, and every way to the host (`.cpu()`, `.item()`, `.tolist()`, `float()`, `bool()`, `copy_`) other than
-`scapegoat.devices.host`, which may bring short results over and nothing as long as the model.
+`scapegoat.devices.host`, which may bring short results over and nothing as long as the model. Some devices have no
+float64: neither has this one if asked to.
 """
 
 from __future__ import annotations
@@ -138,6 +139,8 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         stays = there or (asked is None and isinstance(args[0], Strict))
         if not stays:
             WATCH.reads(func, args[0])
+        if stays:
+            _refuse_float64(func, kwargs.get("dtype"))
         copied = func(_held(args[0]), **{key: value for key, value in kwargs.items() if key != "device"})
         return Strict(copied) if stays else copied
     if func is aten.copy_.default:
@@ -158,9 +161,15 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     def back(thing: Any) -> Any:
         if not isinstance(thing, Tensor):
             return thing
+        _refuse_float64(func, thing.dtype)
         return known[id(thing)] if id(thing) in known else Strict(thing)
 
     return tree_map(back, answer)
+
+
+def _refuse_float64(func: Any, dtype: torch.dtype | None) -> None:
+    if dtype == torch.float64 and devices.exact(DEVICE) != torch.float64:
+        raise MixedError(f"{func}: the device has no float64")
 
 
 def _refuse(func: Any, args: Any, flat: list[Any], tensors: list[Tensor]) -> None:
@@ -178,9 +187,14 @@ def _refuse(func: Any, args: Any, flat: list[Any], tensors: list[Tensor]) -> Non
 
 
 @contextmanager
-def on_the_device() -> Iterator[None]:
+def on_the_device(float64: bool = True) -> Iterator[None]:
     """Inside, specs that name no device are staged on the strict one, whose tensors can be made."""
-    with mock.patch.object(devices, "find", return_value=DEVICE), _Mode():
+    lacking = devices.WITHOUT_FLOAT64 if float64 else devices.WITHOUT_FLOAT64 | {DEVICE.type}
+    with (
+        mock.patch.object(devices, "find", return_value=DEVICE),
+        mock.patch.object(devices, "WITHOUT_FLOAT64", lacking),
+        _Mode(),
+    ):
         yield
 
 

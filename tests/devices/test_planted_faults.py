@@ -142,6 +142,15 @@ def test_a_planted_fault_does_not_pass(fault: Fault, where: Callable[[], dict[st
             simulation.run_round()
 
 
+@pytest.mark.parametrize("fault", [Tensor.double, lambda row: torch.zeros(3, dtype=torch.float64, device=row.device)])
+def test_float64_does_not_pass_where_the_device_has_none(fault: Fault) -> None:
+    planted.append(fault)
+    with on_the_device(float64=False):
+        simulation = ready(in_a_rule())
+        with round_on(simulation.model.d), pytest.raises(MixedError, match="no float64"):
+            simulation.run_round()
+
+
 @pytest.mark.parametrize("where", [in_a_rule, in_an_attack])
 def test_without_a_fault_the_same_rounds_pass(where: Callable[[], dict[str, object]]) -> None:
     with on_the_device():

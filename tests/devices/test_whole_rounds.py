@@ -37,11 +37,11 @@ def ready(plain: dict[str, Any]) -> Simulation:
     return Simulation(staged(wanted), wanted.evaluation.every, server_view=wanted.evaluation.server_view)
 
 
-def margins(plain: dict[str, Any], strictly: bool) -> np.ndarray:
+def margins(plain: dict[str, Any], strictly: bool, float64: bool = True) -> np.ndarray:
     """The targets' margins in every round, on the device or on the host."""
     if not strictly:
         return trained(ready(plain))
-    with on_the_device():
+    with on_the_device(float64):
         simulation = ready(plain)
         with round_on(simulation.model.d):
             return trained(simulation)
@@ -53,14 +53,20 @@ def trained(simulation: Simulation) -> np.ndarray:
     return simulation.margins
 
 
-def assert_carried(plain: dict[str, Any]) -> None:
+def assert_carried(plain: dict[str, Any], float64: bool = True) -> None:
     """The rounds pass on the device, and come to what they come to on the host."""
-    np.testing.assert_allclose(margins(plain, strictly=True), margins(plain, strictly=False), rtol=2e-3, atol=2e-3)
+    there, here = margins(plain, strictly=True, float64=float64), margins(plain, strictly=False)
+    np.testing.assert_allclose(there, here, rtol=2e-3, atol=2e-3)
 
 
+PRECISION = pytest.mark.parametrize("float64", [True, False], ids=["float64", "float32"])
+"""Devices with and without it."""
+
+
+@PRECISION
 @pytest.mark.parametrize("rule", aggregation.registry.names())
-def test_a_round_of_every_rule_stays_on_the_device(rule: str) -> None:
-    assert_carried(spec(defense=rule))
+def test_a_round_of_every_rule_stays_on_the_device(rule: str, float64: bool) -> None:
+    assert_carried(spec(defense=rule), float64)
 
 
 VARIANTS: list[Any] = [
@@ -83,18 +89,20 @@ def test_pipelines_and_other_options_of_rules_stay_on_the_device(rule: Any) -> N
     assert_carried(spec(defense=rule, federation={"rounds": 3}))
 
 
+@PRECISION
 @pytest.mark.parametrize("knowledge", ["full", "partial"])
 @pytest.mark.parametrize("attack", attacks.registry.names())
-def test_a_round_of_every_attack_stays_on_the_device(attack: str, knowledge: str) -> None:
+def test_a_round_of_every_attack_stays_on_the_device(attack: str, knowledge: str, float64: bool) -> None:
     fewer = {"evaluations": 4} if "evaluations" in attacks.registry.cls(attack).model_fields else {}
     options = {"name": attack, "targets": 16, "mask": 10, "knowledge": knowledge, **fewer}
-    assert_carried(spec(attack=options, defense="atm"))
+    assert_carried(spec(attack=options, defense="atm"), float64)
 
 
+@PRECISION
 @pytest.mark.parametrize("rule", ["deepsight", "fltrust", "reputation_atm"])
-def test_an_attack_with_a_copy_of_a_rule_stays_on_the_device(rule: str) -> None:
+def test_an_attack_with_a_copy_of_a_rule_stays_on_the_device(rule: str, float64: bool) -> None:
     aimed = {"name": "shadow", "targets": 16, "mask": 10, "target_rule": rule, "evaluations": 4}
-    assert_carried(spec(attack=aimed, defense=rule))
+    assert_carried(spec(attack=aimed, defense=rule), float64)
 
 
 @pytest.mark.parametrize("name", protections.registry.names())
