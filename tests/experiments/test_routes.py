@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from scapegoat.errors import InputError
 from scapegoat.experiments import RunStore, executors
 from scapegoat.experiments.route_timing import fastest
+from scapegoat.experiments.routes import _model_name, told
 from scapegoat.experiments.run import Result, prepare, run
 from scapegoat.experiments.spec import parse
 from scapegoat.kernels.routes import FIXED, Routes
@@ -94,6 +97,42 @@ def test_a_resumed_run_keeps_its_routes_whatever_the_cache_says_by_then(tmp_path
     assert taken(run(wanted)) == BY_HAND
 
 
+def test_a_resumed_run_times_nothing_where_the_cache_is_gone(tmp_path: Path, cache: Path) -> None:
+    wanted = measured(rounds=4)
+    prepare(parse(wanted))
+    found_to_be(cache, AUTOGRAD)
+
+    def progress(record: Any, _: int) -> None:
+        if record.round == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(wanted, store=tmp_path, progress=progress)
+    for file in kept(cache):
+        shutil.rmtree(file.parent)
+    assert taken(run(wanted, store=tmp_path)) == AUTOGRAD
+    assert not kept(cache)
+
+
+def test_processors_of_one_name_are_told_apart_by_their_generation(tmp_path: Path) -> None:
+    milan = "processor\t: 0\nmodel\t\t: 1\nmodel name\t: AMD EPYC\ncpu family\t: 25\nstepping\t: 1\n\nprocessor\t: 1\n"
+    arm = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\n"
+    texts = [milan, milan.replace(": 1\nmodel name", ": 17\nmodel name"), milan.replace(": 25", ": 26")]
+    texts += [milan.replace("stepping\t: 1", "stepping\t: 2"), arm, arm.replace("0xd0c", "0xd40")]
+    names = []
+    for i, text in enumerate(texts):
+        (tmp_path / str(i)).write_text(text)
+        names.append(_model_name(tmp_path / str(i)))
+    assert len({*names}) == len(texts)
+    assert names[0] == "AMD EPYC, cpu family 25, model 1, stepping 1"
+    assert _model_name(tmp_path / "none")
+
+
+def test_on_a_device_a_summary_says_that_nothing_was_measured() -> None:
+    assert told("measured", FIXED, torch.device("cpu"))["chosen"] == "measured"
+    assert told("measured", FIXED, torch.device("meta"))["chosen"] == "fixed"
+
+
 def test_routes_agree_up_to_rounding(cache: Path) -> None:
     prepare(parse(measured()))
     margins = []
@@ -109,7 +148,7 @@ def test_routes_agree_up_to_rounding(cache: Path) -> None:
     [
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
-        lambda text: text.replace('"format": 2', '"format": 0'),
+        lambda text: text.replace('"format": 3', '"format": 0'),
         lambda text: json.dumps(json.loads(text) | {"routes": {"passes": "by magic"}}),
         lambda text: json.dumps(json.loads(text) | {"routes": {"together": -1}}),
         lambda text: json.dumps(json.loads(text) | {"routes": {"detour": "dense"}}),

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from scapegoat.data.files import cache
+from scapegoat.devices import CPU
 from scapegoat.experiments.route_timing import Choice, timed
 from scapegoat.federation.cast import Cast
 from scapegoat.files import whole_folder
@@ -23,21 +24,28 @@ from scapegoat.kernels.routes import Routes, RoutesBy
 
 log = logging.getLogger("scapegoat.experiments")
 
-_FORMAT = 2
+_FORMAT = 3
 _FILE = "routes.json"
+
+_GENERATION = ("cpu family", "model", "stepping", "CPU implementer", "CPU part")
+"""How Linux tells processors of one name apart: Intel's and AMD's by the first three, ARM's by the others."""
 
 
 def processor() -> str:
-    """The processor's name, and how much of it torch uses."""
+    """The processor's name, which one of that name it is, and how much of it torch uses."""
     return f"{_model_name()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
-def _model_name() -> str:
+def _model_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Virtual machines often say no more than the brand: generations are told apart by numbers."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
+        first = cpuinfo.read_text().split("\n\n")[0]
+    except OSError:
+        first = ""
+    said = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    parts = [said.get("model name") or platform.processor() or platform.machine()]
+    parts += [f"{key} {said[key]}" for key in _GENERATION if key in said]
+    return ", ".join(parts)
 
 
 def situation(cast: Cast) -> dict[str, Any]:
@@ -102,6 +110,9 @@ def _load(entry: Path, about: dict[str, Any]) -> Choice | None:
         return None
 
 
-def told(by: RoutesBy, routes: Routes) -> dict[str, Any]:
-    """What a summary says of the routes that were taken; what it does not name was left to the rule of thumb."""
-    return {"chosen": by, "processor": processor()} | routes.as_dict()
+def told(by: RoutesBy, routes: Routes, device: torch.device) -> dict[str, Any]:
+    """What a summary says of the routes that were taken; what it does not name was left to the rule of thumb.
+
+    On an accelerator there is nothing to choose from, whatever the spec says.
+    """
+    return {"chosen": by if device == CPU else "fixed", "processor": processor()} | routes.as_dict()

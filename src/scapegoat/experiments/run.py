@@ -27,6 +27,7 @@ from scapegoat.experiments.store import RunStore
 from scapegoat.federation import RoundRecord
 from scapegoat.federation.simulation import Simulation
 from scapegoat.heap import keep_pages
+from scapegoat.kernels.routes import Routes
 from scapegoat.membership.assessment import Scored, observed_scores
 
 if TYPE_CHECKING:
@@ -63,14 +64,19 @@ class Result:
     """One row per target."""
 
 
-def prepare(spec: Spec, root: str | Path | None = None, shards: Crew | None = None) -> Simulation:
-    """The federation of a spec, before its first round; refused if it will not fit into memory."""
+def prepare(
+    spec: Spec, root: str | Path | None = None, shards: Crew | None = None, routes: Routes | None = None
+) -> Simulation:
+    """The federation of a spec, before its first round; refused if it will not fit into memory.
+
+    `routes` are those that it took before; without them the spec says how they are chosen.
+    """
     cast = staged(spec, root)
     # Shards find room for their updates themselves.
     apart = {} if shards is None else {"elsewhere": True}
     refuse_what_does_not_fit(cast, spec.evaluation.server_view, **apart)
     if spec.routes == "measured" and cast.model.device == CPU:  # an accelerator has no routes to choose from
-        cast.model.routes = measured(cast).routes
+        cast.model.routes = measured(cast).routes if routes is None else routes
         refuse_what_does_not_fit(cast, spec.evaluation.server_view, **apart)
     updates = None
     if shards is not None:
@@ -231,11 +237,21 @@ def _scored(simulation: Simulation) -> Scored:
     return Scored(member=cast.member, coins=cast.coins, scores=scores)
 
 
+def _routes_before(spec: Spec, store: RunStore | None) -> Routes | None:
+    """The routes of a run that goes on, so that nothing is timed which its checkpoint knows; None if there is none."""
+    if store is None or spec.routes != "measured" or (saved := store.load_checkpoint(spec.hash)) is None:
+        return None
+    try:
+        return Simulation.routes_in(saved)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None  # of another version, as `_resumed` says
+
+
 def _resumed(
     spec: Spec, store: RunStore | None, root: str | Path | None, shards: Crew | None
 ) -> tuple[Simulation, float]:
     """The run where it was stopped, and the seconds spent on it; from the start where nothing usable was saved."""
-    simulation = prepare(spec, root, shards)
+    simulation = prepare(spec, root, shards, _routes_before(spec, store))
     if store is None or (saved := store.load_checkpoint(spec.hash)) is None:
         return simulation, 0.0
     try:

@@ -251,7 +251,7 @@ def summarise(
         | ({} if epsilon is None else {"epsilon": epsilon, "delta": rule_delta(spec.canonical()["defense"])}),
         **({"privacy": privacy} if privacy is not None else {}),
         **protection_summary(spec, records),
-        "routes": routes.told(spec.routes, cast.model.routes),
+        "routes": routes.told(spec.routes, cast.model.routes, cast.model.device),
         **({} if spec.device == "cpu" else {"device": described(cast.model.device)}),
         **({} if spec.precision == "float32" else {"precision": spec.precision}),
         "versions": versions(),

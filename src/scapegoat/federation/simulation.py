@@ -200,6 +200,11 @@ class Simulation:
         state["plain"] = torch.frombuffer(bytearray(json.dumps(plain).encode()), dtype=torch.uint8)
         return state
 
+    @staticmethod
+    def routes_in(state: dict[str, Tensor]) -> Routes:
+        """The routes of a run that `state` was taken of."""
+        return Routes.parse(json.loads(bytes(state["plain"].numpy())).get("routes", {}))
+
     def restore(self, state: dict[str, Tensor]) -> None:
         """Go on from what `state` gave, all of it: an optimizer without its moments would start them at zero."""
         plain = json.loads(bytes(state["plain"].numpy()))
@@ -219,7 +224,7 @@ class Simulation:
         server.protection_state.update(_below(state, "protection/"))
         self.cast.attacker.memory.update(_below(state, "attacker/"))
         server.stopped = plain.get("stopped", False)
-        self.model.routes = Routes.parse(plain.get("routes", {}))
+        self.model.routes = self.routes_in(state)
         self._history.clear()
         self._history.extend(_below(state, "history/").values())
         # The newest entry of the history is the present model: stale clients share its identity.

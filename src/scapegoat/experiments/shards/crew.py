@@ -113,8 +113,6 @@ def crew(spec: Spec, *, address: str, shards: int, root: str | Path | None) -> I
     if shards < 1:
         raise InputError(f"--shards: {shards} is not allowed (1 or more)")
     refuse_many_jobs("--shards", shards)
-    if spec.device != "cpu":
-        raise InputError(f"--shards: device {spec.device} is not spread over processes; leave --shards out (or cpu)")
     if spec.model.in_process:
         raise InputError(
             "--shards: the model was handed over as an object, which other processes cannot build; name it "
