@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,3 +29,25 @@ def test_what_is_no_checkout_or_no_case_is_refused_in_one_line(
     assert "is no checkout" in capsys.readouterr().out
     assert compare.main([str(ROOT), "--only", "round:gpt"]) == 2
     assert "round:mlp_0.3M" in capsys.readouterr().out
+
+
+SERVED = """
+import io, sys
+from benchmarks import compare
+from scapegoat.heap import keep_pages
+sys.stdin = io.StringIO()
+compare.serve("aggregation:fedavg")
+print(keep_pages.cache_info().currsize)
+"""
+
+
+def test_a_tree_keeps_freed_memory_as_its_runs_do() -> None:
+    done = subprocess.run([sys.executable, "-c", SERVED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1"]
+
+
+def test_crafting_against_convolutions_is_among_what_is_timed() -> None:
+    assert callable(compare._attack("resnet20"))
+    assert set(compare.LENGTHY) <= {f"round:{name}" for name in compare.ROUNDS} | {
+        f"attack:{name}" for name in compare.CRAFTS
+    }
