@@ -175,7 +175,7 @@ def test_a_record_without_a_gradient_changes_nothing() -> None:
     out = torch.empty(1, model.d)
     found = clipped_gradients(model, vector, torch.ones(4, 3), torch.zeros(4, dtype=torch.int64), [4], 1.0, out)
     assert not out.any()
-    assert found == clipped.ClippedGradients([0.0], [0], [0])
+    assert found == clipped.ClippedGradients([0.0], [0])
 
 
 def test_each_record_keeps_the_dropout_that_its_norm_was_taken_with() -> None:

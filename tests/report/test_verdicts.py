@@ -70,7 +70,7 @@ def test_leakage_that_yes_no_accuracy_hides_is_not_called_closed() -> None:
     assert "By yes/no accuracy alone it would look closed" in found.text
     judged = found.of("memory_atm")
     assert judged is not None
-    assert judged.deciding == ("fedpoisonmia", "auc")
+    assert ("fedpoisonmia", "auc") in judged.leaking
 
 
 def test_a_rise_in_low_false_positive_detection_alone_keeps_a_rule_open() -> None:
