@@ -59,6 +59,12 @@ def test_a_figure_above_its_limit_is_a_violation_that_names_attack_figure_and_li
     assert failures(made_up.audit(changed={LEAKY: changes})) == [says]
 
 
+def test_references_that_fit_are_a_demand_that_is_met():
+    gate = made_up.audit(changed={LEAKY: {"membership__references": 4}}).check(POLICY)
+    assert gate.met
+    assert [check.key for check in gate.checks if check.demand == "references"] == ["references.fedpoisonmia"]
+
+
 def test_what_the_server_sees_is_no_violation_of_a_limit_on_clients():
     server = {"seat": "server", "auc": 0.99, "auc_ci": [0.98, 1.0], "tpr_at_fpr_01": 0.9, "tpr_at_fpr_01_ci": [0.8, 1]}
     seen = {"worst_score": {**server, "name": "update_regression"}, "epsilon_lower": 4.5, "epsilon_ceiling": 5.0}
@@ -122,6 +128,10 @@ def test_several_seeds_count_with_their_mean_and_epsilon_with_its_largest():
         (
             {"changed": {WATCHED: {"train_accuracy": 0.61, "test_majority": 0.6}}},
             "trained of atm: training accuracy 0.61, test accuracy 0.60, and naming the largest class alone gets 0.60",
+        ),
+        (
+            {"changed": {LEAKY: {"membership__references": 4, "membership__references_reason": "they do not fit"}}},
+            "references of fedpoisonmia against atm: seed 0: they do not fit",
         ),
         (
             {"changed": {LEAKY: {"privacy": {"epsilon": 1.0, "delta": 1e-5}}}},

@@ -14,6 +14,8 @@ import scapegoat as sg
 from scapegoat.errors import InputError
 from scapegoat.experiments import RunStore, parse
 from scapegoat.experiments.run import run
+from scapegoat.experiments.summary import membership_summary
+from scapegoat.membership.assessment import score_figures
 
 DEFENSES = ["fedavg", "memory_atm"]
 
@@ -137,10 +139,25 @@ def test_a_stored_run_has_the_promised_files_and_columns(small, tmp_path):
         aligned = {len(row[k]) for k in ("clients", "malicious", "kept", "rejected", "mean_angle", "norm")}
         assert aligned == {5}
     summary = json.loads((folder / "summary.json").read_text())
-    for key in ("accuracy_best", "accuracy_final", "precision", "recall", "auc", "tpr_at_fpr_01", "tpr_at_fpr_001"):
+    for key in ("accuracy_best", "accuracy_final", "precision", "recall", "auc"):
         low, high = summary["membership"][f"{key}_ci"]
         assert 0 <= low <= summary["membership"][key] <= high <= 1
     assert {"malicious_kept_rate", "scapegoat_rate", "rejected"} <= set(summary["aggregation"])
+
+
+@pytest.mark.parametrize(("others", "resolved"), [(32, ()), (150, ("01",)), (1000, ("01", "001"))])
+def test_the_rates_of_the_final_margin_are_those_of_its_score(others, resolved):
+    rng = np.random.default_rng(0)
+    member = np.arange(2 * others) < others
+    margins = rng.normal(size=(6, len(member))) + member
+    found = membership_summary(margins, member)
+    of_score = score_figures(margins[-1].astype(np.float64), member)
+    rates = {key: value for key, value in of_score.items() if key.startswith("tpr")}
+    assert {key: found[key] for key in rates} == rates
+    for rate in ("01", "001"):
+        for key in (f"tpr_at_fpr_{rate}", f"tpr_at_fpr_{rate}_mean"):
+            assert (found[key] is not None) == (rate in resolved)
+            assert (f"{key}_reason" in found) == (rate not in resolved)
 
 
 def test_the_summary_follows_from_the_stored_tables(small):

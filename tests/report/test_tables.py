@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -68,6 +69,21 @@ def test_csv_gives_every_figure_with_its_interval_and_its_runs(page: report.Page
         assert (line["spec_hashes"], line["targets"], line["seeds"]) == (summary["spec_hash"], "300", "1")
         rare = by_key[attack, defense, "tpr_at_fpr_001"]
         assert (rare["value"], rare["note"]) == ("", "not resolvable with 150 non-members")
+
+
+def test_a_rate_that_a_summary_leaves_out_is_called_not_resolvable(tmp_path: Path) -> None:
+    spec = synthetic.make_spec("passive", "fedavg", rounds=30)
+    summary = synthetic.write_run(tmp_path, spec)
+    for rate in ("tpr_at_fpr_01", "tpr_at_fpr_001"):
+        summary["membership"] |= {rate: None, f"{rate}_ci": None, f"{rate}_reason": "60 non-members cannot show it"}
+    summary["membership"] |= {"targets": 120, "members": 60}
+    (next(tmp_path.rglob("summary.json"))).write_text(json.dumps(summary))
+    page = report.build(tmp_path)
+    lines = {line["measure"]: line for line in csv.DictReader(io.StringIO(report.to_csv(page)))}
+    for rate in ("tpr_at_fpr_01", "tpr_at_fpr_001"):
+        assert (lines[rate]["value"], lines[rate]["note"]) == ("", "not resolvable with 60 non-members")
+    assert "– (not resolvable)" in report.to_markdown(page)
+    assert "not resolvable" in report.to_html(page)
 
 
 def test_csv_keeps_an_empty_cell_and_its_reason(small: Store) -> None:

@@ -38,8 +38,8 @@ Status = Literal["held", "violated", "unproven"]
 class Check:
     """One demand of a policy and what became of it.
 
-    `demand` is a figure, or `runs`, `valid`, `trained` or `accounted`; `key` names the demand whatever was found, such
-    as `limits.auc`.
+    `demand` is a figure, or `runs`, `references`, `valid`, `trained` or `accounted`; `key` names the demand whatever
+    was found, such as `limits.auc`.
     """
 
     key: str
@@ -88,9 +88,9 @@ def hold(found: Audit, policy: Policy) -> Gate:
 
     Returns
     -------
-    A check per demand: each attack has run with every seed, its guards are valid, the model was trained, no run shows
-    more than it accounts for, each limit is kept. A limit on AUC is also passed by a class or client whose members are
-    told from its non-members by demonstrably more.
+    A check per demand: each attack has run with every seed, references fit if there are any, guards are valid, the
+    model was trained, no run shows more than it accounts for, each limit is kept. A limit on AUC is also passed by a
+    class or client whose members are told from its non-members by demonstrably more.
     """
     specs = [result.spec for result in found.results] + [failure.spec for failure in found.failures]
     seeds = sorted({spec.seed for spec in specs})
@@ -124,6 +124,7 @@ def hold(found: Audit, policy: Policy) -> Gate:
         checks.append(
             Check("runs.references", "runs", "references", "unproven", f"{len(lost)} failed ({lost[0]})", line=line)
         )
+    checks += _referenced(policy, rule, of_rule)
     checks += [_valid(policy, rule, attack, by_seed) for attack, by_seed in of_rule.items()]
     checks += _trained(policy, rule, runs)
     checks += _accounted(policy, rule, runs)
@@ -172,6 +173,24 @@ def _complete(
     measured = "; ".join(problems) or f"{len(seeds)} of {len(seeds)}"
     subject = f"{attack} against {rule}"
     return Check(f"runs.{attack}", "runs", subject, status, measured, line=policy.line("defense"))
+
+
+def _referenced(policy: Policy, rule: str, cells: Mapping[str, Mapping[int, Sequence[Summary]]]) -> list[Check]:
+    """Where references were asked for, that they fit: without them the strongest scores were not tried."""
+    checks = []
+    for attack, by_seed in cells.items():
+        asked = [
+            (seed, s["membership"]) for seed, found in sorted(by_seed.items()) for s in found if s.get("membership")
+        ]
+        asked = [(seed, membership) for seed, membership in asked if "references" in membership]
+        unfit = [f"seed {seed}: {m['references_reason']}" for seed, m in asked if "references_reason" in m]
+        if asked:
+            status: Status = "unproven" if unfit else "held"
+            subject, line = f"{attack} against {rule}", policy.line("defense")
+            checks.append(
+                Check(f"references.{attack}", "references", subject, status, "; ".join(unfit) or "they fit", line=line)
+            )
+    return checks
 
 
 def _valid(policy: Policy, rule: str, attack: str, by_seed: Mapping[int, Sequence[Summary]]) -> Check:

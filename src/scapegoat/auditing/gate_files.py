@@ -15,6 +15,7 @@ from scapegoat.terminal import printable
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 DEMANDS = {
     "runs": "Every attack has run against the deployed rule, with every seed.",
+    "references": "Reference federations that were asked for fit the runs, so that scores by them were tried.",
     "valid": "Members and non-members cannot be told apart before training, so that figures speak of leakage.",
     "trained": "The model had learnt something: one that has not gives nothing away yet, and proves nothing.",
     "accounted": "No run shows a larger epsilon than it accounts for.",

@@ -19,7 +19,7 @@ from scapegoat.experiments.store import ROUNDS, TARGETS
 from scapegoat.federation import Cast, RoundRecord
 from scapegoat.federation.record import Truth
 from scapegoat.membership import metrics
-from scapegoat.membership.assessment import Scored, blind
+from scapegoat.membership.assessment import Scored, blind, rate_figures
 from scapegoat.membership.metrics import Estimate
 from scapegoat.membership.scores import registry
 
@@ -83,7 +83,10 @@ def stored_scores(targets: pa.Table) -> dict[str, np.ndarray]:
 
 
 def membership_summary(margins: np.ndarray, member: np.ndarray) -> dict[str, Any]:
-    """Every leakage figure with its interval. `*_mean` score by the mean margin over the last half of the rounds."""
+    """Every leakage figure with its interval. `*_mean` score by the mean margin over the last half of the rounds.
+
+    A rate that the non-members cannot resolve is null, with the reason.
+    """
     best = best_round(margins, member)
     at_best, at_end = metrics.calls(margins[best] > 0, member), metrics.calls(margins[-1] > 0, member)
     final, mean = margins[-1], last_half(margins).mean(0)
@@ -95,15 +98,12 @@ def membership_summary(margins: np.ndarray, member: np.ndarray) -> dict[str, Any
         "advantage": at_best.advantage,
         "auc": metrics.auc(final, member),
         "auc_mean": metrics.auc(mean, member),
-        "tpr_at_fpr_01": metrics.tpr_at_fpr(final, member, 0.01),
-        "tpr_at_fpr_01_mean": metrics.tpr_at_fpr(mean, member, 0.01),
-        "tpr_at_fpr_001": metrics.tpr_at_fpr(final, member, 0.001),
-        "tpr_at_fpr_001_mean": metrics.tpr_at_fpr(mean, member, 0.001),
     }
     summary: dict[str, Any] = {"best_round": best, "targets": len(member), "members": int(member.sum())}
     for name, figure in figures.items():
         summary[name] = figure.value
         summary[f"{name}_ci"] = figure.ci
+    summary |= rate_figures(final, member) | rate_figures(mean, member, "_mean")
     summary["accuracy_best_threshold"] = metrics.best_threshold_accuracy(final, member)
     return summary
 

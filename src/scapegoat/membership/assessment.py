@@ -129,11 +129,17 @@ def referenced_scores(margins: np.ndarray, references: np.ndarray, included: np.
 
 
 def score_figures(values: np.ndarray, member: np.ndarray, seat: str = "client") -> dict[str, Any]:
-    """AUC and true positive rates of one score with their intervals; null, with the reason, what cannot be resolved."""
+    """AUC and true positive rates of one score with their intervals, as `rate_figures` has these."""
     auc = metrics.auc(values, member)
-    figures: dict[str, Any] = {"seat": seat, "auc": auc.value, "auc_ci": auc.ci}
+    return {"seat": seat, "auc": auc.value, "auc_ci": auc.ci, **rate_figures(values, member)}
+
+
+def rate_figures(values: np.ndarray, member: np.ndarray, suffix: str = "") -> dict[str, Any]:
+    """True positive rates of one score with their intervals; null, with the reason, what cannot be resolved."""
+    figures: dict[str, Any] = {}
     others = int((~member).sum())
-    for name, fpr in RATES.items():
+    for rate, fpr in RATES.items():
+        name = rate + suffix
         if resolvable(fpr, others):
             found = tpr_at_fpr_joint(values, member, fpr)
             figures |= {name: found.value, f"{name}_ci": found.ci}

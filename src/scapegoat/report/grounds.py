@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scapegoat.membership.epsilon import CONFIDENCE, DELTA
+from scapegoat.membership.epsilon import CONFIDENCE
 from scapegoat.report.facts import Facts
 from scapegoat.report.measures import number, written
 from scapegoat.report.model import Judgement
@@ -32,7 +32,7 @@ def accounted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
             sentences.append(f"{claim}.")
         elif j.refutable is None:
             sentences.append(
-                f"{claim}; what its runs show, at least {j.epsilon_lower:.2f} per record, is at delta {DELTA:g} and "
+                f"{claim}; what its runs show, at least {j.epsilon_lower:.2f} per record, is at delta 1e-5 and "
                 "cannot be held against it: it accounts at a larger delta, or does not say at which."
             )
         elif j.refuted:

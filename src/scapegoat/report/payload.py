@@ -74,13 +74,13 @@ def _position(study: Study, key: tuple[str, str] | None) -> list[int] | None:
 
 def _cell(cell: Cell, stride: int, leaking: set[tuple[str, str, str]]) -> dict[str, Any]:
     others = min((run.targets - run.members for run in cell.runs if run.targets), default=0)
-    figures = [
-        [m.label, "not resolvable", ""]
-        if others > 0 and not resolvable(RATES.get(m.key, 1.0), others)
-        else [m.label, number(cell.measures[m.key].value, 3), interval(cell.measures[m.key], 3)]
-        for m in ALL
-        if m.key in cell.measures
-    ]
+    figures = []
+    for m in ALL:
+        # Summaries of earlier versions have a figure even so.
+        if cell.measures and others > 0 and not resolvable(RATES.get(m.key, 1.0), others):
+            figures.append([m.label, "not resolvable", ""])
+        elif m.key in cell.measures:
+            figures.append([m.label, number(cell.measures[m.key].value, 3), interval(cell.measures[m.key], 3)])
     return {
         "reason": cell.reason,
         "figures": figures,

@@ -10,7 +10,7 @@ from typing import Any
 from scapegoat.experiments import RunStore
 from scapegoat.membership.metrics import Estimate
 from scapegoat.report.estimate import over_seeds
-from scapegoat.report.measures import BY_KEY, TEST_ACCURACY, from_summary
+from scapegoat.report.measures import BY_KEY, RATES, TEST_ACCURACY, from_summary
 from scapegoat.report.model import Line, Panel, PaperCell, PaperFigure, PaperTable, Section
 from scapegoat.sweeping import saved
 
@@ -111,7 +111,8 @@ class _Cells:
         paper = cell["paper"] if metric == _PRINTED else None
         if found:
             return PaperCell(over_seeds(found), paper)
-        return PaperCell(None, paper, next((self._reasons[n] for n in cell["runs"] if n in self._reasons), "not run"))
+        lacking = "not resolvable" if metric in RATES and any(n in self._figures for n in cell["runs"]) else "not run"
+        return PaperCell(None, paper, next((self._reasons[n] for n in cell["runs"] if n in self._reasons), lacking))
 
     @property
     def mark(self) -> str:

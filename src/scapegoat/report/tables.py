@@ -245,9 +245,10 @@ def _csv_cell(study: Study, cell: Cell) -> list[dict[str, object]]:
     }
     lines: list[dict[str, object]] = []
     for measure in ALL:
-        if measure.key in cell.measures:
-            estimate = cell.measures[measure.key]
-            lines.append({**common, "measure": measure.key, **_csv_bounds(estimate), **_unresolved(measure, runs)})
+        estimate, unresolved = cell.measures.get(measure.key), _unresolved(measure, runs)
+        if unresolved or estimate is not None:
+            bounds = {} if estimate is None else _csv_bounds(estimate)
+            lines.append({**common, "measure": measure.key, **bounds, **unresolved})
     for name in ("epsilon", "epsilon_lower", "epsilon_reachable", "epsilon_ceiling"):
         found = [value for run in runs if (value := getattr(run.facts, name)) is not None]
         if found:
@@ -328,7 +329,8 @@ def _points(line: Line) -> dict[float, PaperCell]:
 
 def _matrix_text(cell: Cell, measure: Measure) -> str:
     estimate = cell.measures.get(measure.key)
-    return written(estimate) if estimate is not None else f"– ({cell.reason or 'no figure'})"
+    lacking = "not resolvable" if cell.measures and measure.key in RATES else "no figure"
+    return written(estimate) if estimate is not None else f"– ({cell.reason or lacking})"
 
 
 def _paper_text(cell: PaperCell, digits: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from scapegoat.membership.metrics import Estimate
-from scapegoat.report.measures import LEAKAGE, METRICS, TEST_ACCURACY, Measure, interval, number, signed
+from scapegoat.report.measures import LEAKAGE, METRICS, RATES, TEST_ACCURACY, Measure, interval, number, signed
 from scapegoat.report.model import Cell, Judgement, PaperTable, Part, RunDetail, Section, Study
 from scapegoat.report.payload import starting_cell
 from scapegoat.report.verdict import TOLERANCE
@@ -145,8 +145,10 @@ def _grid(study: Study, name: str, measures: Sequence[Measure]) -> Grid:
             cell = matrix.cells[attack, defense]
             values = tuple(
                 _value(m, cell.measures[m.key], (attack, defense, m.key) in leaking)
-                for m in measures
                 if m.key in cell.measures
+                else Value(m.key, "–", "not resolvable", 0, False)
+                for m in measures
+                if m.key in cell.measures or (cell.measures and m.key in RATES)
             )
             reason = cell.reason if not values or cell.reason else ""
             line.append(GridCell(attack, defense, values, reason, i, j, (attack, defense) == start))
