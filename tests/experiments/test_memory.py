@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from scapegoat import models
 from scapegoat.cli import main
 from scapegoat.errors import InputError
 from scapegoat.experiments import memory
@@ -101,8 +102,30 @@ def test_a_run_that_does_not_fit_is_refused_with_the_numbers(
     assert len(told.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("hidden", "needed"), [([10**9], "280.0 GB"), ([10**6, 10**6], "8000.3 GB"), ([10**30], "1000000000.0 GB")]
+)
+def test_a_model_that_does_not_fit_is_refused_before_it_is_built(
+    hidden: list[int], needed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = [
+        f"--set={key}={json.dumps(value)}" for key, value in tiny(model={"name": "mlp", "hidden": hidden}).items()
+    ]
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", *settings])
+    (told,) = capsys.readouterr().err.strip().splitlines()
+    assert told.startswith(f"scapegoat: model mlp: its parameters need {needed} of memory, ")
+    assert told.endswith(" are free; use smaller layers")
+
+
+def test_the_parameters_of_a_perceptron_are_known_before_it_is_built() -> None:
+    for hidden in ([], [3], [16, 5]):
+        model = models.get("mlp", hidden=hidden)
+        assert model.parameters((2, 3), 4) == models.build(model, (2, 3), 4, seed=0).d
+
+
 def test_what_helps_is_said_of_what_is_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 0)
+    monkeypatch.setattr(memory, "available", lambda: 10_000)
     monkeypatch.setattr(memory, "BLOCKS", 0)
     with pytest.raises(InputError, match="pick fewer clients"):
         run(tiny())

@@ -113,6 +113,10 @@ MODULES = {
         "def make():\n    raise ValueError('boom')\n",
         "building it raised ValueError: boom (raises.py, line 2)",
     ),
+    "huge.py": (
+        "from torch import nn\n\n\ndef make():\n    return nn.Linear(6, 10**15)\n",
+        "it does not fit into memory (huge.py, line 5); use smaller layers",
+    ),
     "leaves.py": ("import sys\n\n\ndef make():\n    sys.exit(7)\n", "raised sys.exit(7) (leaves.py, line 5)"),
     "divides.py": (
         "x = 1\ny = 1 / 0\n",

@@ -12,6 +12,7 @@ from scapegoat.data import Dataset
 from scapegoat.data.base import MEANT
 from scapegoat.data.splits import split
 from scapegoat.errors import InputError, OptionError
+from scapegoat.experiments.memory import refuse_a_model_that_does_not_fit
 from scapegoat.experiments.spec import Spec
 from scapegoat.extending.explained import explained
 from scapegoat.federation.cast import Cast, cast, model_seed
@@ -39,6 +40,7 @@ def staged(spec: Spec, root: str | Path | None = None) -> Cast:
     initial = model_seed(spec.training_seed)
     outputs = task.outputs(dataset.classes)
     device = devices.find(spec.device)
+    refuse_a_model_that_does_not_fit(spec.model, dataset.input_shape, outputs)
     model = models.build(
         spec.model, dataset.input_shape, outputs, initial, dataset.input_dtype, task, device, spec.precision
     )

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from scapegoat.devices import CPU, Number, later
+from scapegoat.devices import CPU, Number, later, short_of_memory
 from scapegoat.errors import InputError
-from scapegoat.extending.explained import explained
+from scapegoat.extending.explained import explained, where
 from scapegoat.kernels.group_norm import accurate
 from scapegoat.kernels.routes import FIXED, Product, Routes
 from scapegoat.kernels.sparse_products import SparseRows, facts, linear, replaced
@@ -69,6 +69,10 @@ class ModelSpec(Component):
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """A freshly initialised module that maps [batch, *input_shape] to [batch, classes] logits."""
         raise NotImplementedError
+
+    def parameters(self, input_shape: tuple[int, ...], classes: int) -> int | None:
+        """How many parameters the module will have, where its options tell that before it is built."""
+        return None
 
     def answers(self, input_shape: tuple[int, ...], classes: int, input_dtype: torch.dtype) -> tuple[int, ...] | None:
         """For a user's own: the shape of what it answers to two records; None where that is as it is told."""
@@ -353,6 +357,10 @@ def make_module(spec: ModelSpec, task: Task, seed: int) -> nn.Module:
         except InputError:
             raise
         except (Exception, SystemExit) as error:
+            if short_of_memory(error):
+                raise InputError(
+                    f"model {spec.label}: it does not fit into memory{where(error)}; use smaller layers"
+                ) from error
             raise InputError(f"model {spec.label}: building it raised {explained(error)}") from error
         if not isinstance(module, nn.Module):
             raise InputError(f"model {spec.label}: the factory returned {type(module).__name__}, not a torch.nn.Module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 
 from pydantic import Field, PositiveInt
 from torch import nn
@@ -20,8 +21,15 @@ class MLP(ModelSpec):
 
     def build(self, input_shape: tuple[int, ...], classes: int) -> nn.Module:
         """The module for one input shape and number of classes."""
-        widths = (math.prod(input_shape), *self.hidden, classes)
         layers: list[nn.Module] = [] if len(input_shape) == 1 else [nn.Flatten()]
-        for before, after in itertools.pairwise(widths):
+        for before, after in self._layers(input_shape, classes):
             layers += [nn.Linear(before, after), nn.ReLU(inplace=True)]
         return nn.Sequential(*layers[:-1])
+
+    def parameters(self, input_shape: tuple[int, ...], classes: int) -> int:
+        """How many parameters the module will have."""
+        return sum((before + 1) * after for before, after in self._layers(input_shape, classes))
+
+    def _layers(self, input_shape: tuple[int, ...], classes: int) -> Iterator[tuple[int, int]]:
+        """Inputs and outputs of each layer."""
+        return itertools.pairwise((math.prod(input_shape), *self.hidden, classes))
