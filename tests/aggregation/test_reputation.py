@@ -30,17 +30,21 @@ def federation(
     rounds: int,
     seed: int = 0,
     ids: Callable[[int], tuple[int, ...]] = lambda _: tuple(range(N)),
+    *,
+    rule: str = "reputation_atm",
+    d: int = D,
+    noise: float = 3.0,
     **options: float,
 ) -> list[list[bool]]:
-    """Who was kept in each round: updates share a direction under three times as much noise."""
+    """Who was kept in each round: updates share a direction under three times as much noise, or as told."""
     draw = torch.Generator().manual_seed(seed)
-    common = torch.randn(D, generator=draw)
+    common = torch.randn(d, generator=draw)
     state: dict[str, Tensor] = {}
     last, kept = common, []
     for r in range(rounds):
-        updates = common + 3.0 * torch.randn(N, D, generator=draw)
+        updates = common + noise * torch.randn(N, d, generator=draw)
         send(r, updates, last)
-        answer = get("reputation_atm", **options)(updates, AggregationContext(ids(r), (1,) * N, state=state))
+        answer = get(rule, **options)(updates, AggregationContext(ids(r), (1,) * N, state=state))
         last = answer.update
         kept.append(answer.kept.tolist())
     return kept
@@ -54,11 +58,27 @@ def longest_exclusion(kept: list[list[bool]], client: int) -> int:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_good_conduct_is_no_credit_for_blatant_poison(seed: int) -> None:
     """Echoing the aggregate for 100 rounds once bought 36 to 39 rounds of poison out of 40."""
+    assert kept_of_forty(seed, D, 3.0, echo=True) <= 5
 
-    def echo_then_poison(round_: int, updates: Tensor, last: Tensor) -> None:
-        updates[7] = last if round_ < 100 else -updates[7]
 
-    assert sum(row[7] for row in federation(echo_then_poison, 140, seed)[100:]) <= 5
+@pytest.mark.parametrize("rule", ["reputation_atm", "atm"])
+@pytest.mark.parametrize("noise", [3.0, 5.0, 10.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_echo_buys_nothing_even_where_the_noise_hides_the_poison(seed: int, noise: float, rule: str) -> None:
+    """Under ten times as much noise as there is direction no single round shows that an update is turned around."""
+    assert kept_of_forty(seed, 400, noise, rule, echo=True) <= kept_of_forty(seed, 400, noise, rule, echo=False)
+
+
+def kept_of_forty(seed: int, d: int, noise: float, rule: str = "reputation_atm", *, echo: bool) -> int:
+    """Rounds in which an update that is turned around is kept, after 100 that echo the aggregate or are honest."""
+
+    def poison(round_: int, updates: Tensor, last: Tensor) -> None:
+        if round_ >= 100:
+            updates[7] = -updates[7]
+        elif echo:
+            updates[7] = last
+
+    return sum(row[7] for row in federation(poison, 140, seed, rule=rule, d=d, noise=noise)[100:])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
