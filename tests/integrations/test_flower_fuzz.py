@@ -1,6 +1,6 @@
 """Whatever a reply does, it is set aside and named, and the round goes on.
 
-`SCAPEGOAT_FUZZ=100000 pytest tests/integrations/test_flower_fuzz.py` draws that many hostile replies.
+`SCAPEGOAT_REPLIES=100000 pytest tests/integrations/test_flower_fuzz.py` draws that many hostile replies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from scapegoat.integrations.shared.faults import MalformedReplyError
 from tests.integrations.flower_fakes import FakeGrid, answering, instruction, record, reply
 from tests.integrations.flower_fuzz import MODEL, fuzzed, honest
 
-REPLIES = int(os.environ.get("SCAPEGOAT_FUZZ", "1500"))
+REPLIES = int(os.environ.get("SCAPEGOAT_REPLIES", "1500"))
 HONEST = (1, 2, 3, 4, 5, 6)
 HOSTILE = tuple(range(90, 100))
 RULES = ("median", "atm", "trimmed_mean", "fedavg", "multi_krum", "norm_clipping")

@@ -1,4 +1,7 @@
-"""Files of every format with bytes changed, lost and repeated at random: read as something, or refused in one line."""
+"""Files of every format with bytes changed, lost and repeated at random: read as something, or refused in one line.
+
+SCAPEGOAT_DAMAGES=1000 damages each of them that many times.
+"""
 
 import gzip
 import os
@@ -12,7 +15,7 @@ from tests.data import build
 
 pytestmark = pytest.mark.usefixtures("any_count")
 
-TRIALS = int(os.environ.get("SCAPEGOAT_FUZZ", "25"))
+TRIALS = int(os.environ.get("SCAPEGOAT_DAMAGES", "25"))
 # Found by many more trials: rows whose text the dictionary does not have.
 FOUND = {"table": [452]}
 
