@@ -125,7 +125,7 @@ def test_the_parameters_of_a_perceptron_are_known_before_it_is_built() -> None:
 
 
 def test_what_helps_is_said_of_what_is_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available", lambda: 10_000)
+    monkeypatch.setattr(memory, "available", lambda: 0)
     monkeypatch.setattr(memory, "BLOCKS", 0)
     with pytest.raises(InputError, match="pick fewer clients"):
         run(tiny())

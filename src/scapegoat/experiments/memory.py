@@ -20,7 +20,7 @@ from scapegoat.federation.gathering import SCRATCH_FLOATS
 from scapegoat.federation.local import clients_at_once
 from scapegoat.federation.simulation import TRAIN_ACCURACY_RECORDS
 from scapegoat.gradients.layer_map import ACTIVATION_FLOATS
-from scapegoat.modelling.flat_model import IMAGES_AT_ONCE, FlatModel, ModelSpec
+from scapegoat.modelling.flat_model import IMAGES_AT_ONCE, FlatModel
 from scapegoat.narrow_rows import READ_FLOATS
 
 LIBRARIES = 64 << 20
@@ -34,10 +34,6 @@ PRODUCTS = 4 * 8
 
 BACKWARD = 1.5
 """A backward pass holds this many times what the forward pass left it."""
-
-_BUILDING = 8
-"""Bytes per parameter while a model is made: in the module, and in the flat vector."""
-_BEYOND_WORDS = 10**18
 
 
 @dataclass(frozen=True)
@@ -120,17 +116,6 @@ def refuse_what_does_not_fit(cast: Cast, server_view: bool = False, *, elsewhere
             f"(a model of {cast.model.d:,} parameters); what helps: {', '.join([*ways, 'a smaller model'])}"
         )
     return need
-
-
-def refuse_a_model_that_does_not_fit(model: ModelSpec, input_shape: tuple[int, ...], outputs: int) -> None:
-    """Before it is built; an InputError with the numbers where its parameters alone are more than is free."""
-    count = model.parameters(input_shape, outputs)
-    need, free = _BUILDING * (count or 0), available()
-    if need > free:
-        raise InputError(
-            f"model {model.label}: its parameters need {human(min(need, _BEYOND_WORDS))} of memory, {human(free)} are "
-            "free; use smaller layers"
-        )
 
 
 def attack_reads(cast: Cast) -> bool:

@@ -10,15 +10,20 @@ import torch
 from scapegoat import data, devices, models, tasks
 from scapegoat.data import Dataset
 from scapegoat.data.base import MEANT
+from scapegoat.data.formats.memory import available
+from scapegoat.data.formats.safe_io import human
 from scapegoat.data.splits import split
 from scapegoat.errors import InputError, OptionError
-from scapegoat.experiments.memory import refuse_a_model_that_does_not_fit
 from scapegoat.experiments.spec import Spec
 from scapegoat.extending.explained import explained
 from scapegoat.federation.cast import Cast, cast, model_seed
 from scapegoat.modelling.checks import RECORDS
 from scapegoat.tasking.own_loss import TRIED
 from scapegoat.tasks import Classification, TaskSpec
+
+_BUILDING = 8
+"""Bytes per parameter while a model is made: in the module, and in the flat vector."""
+_BEYOND_WORDS = 10**18
 
 
 def staged(spec: Spec, root: str | Path | None = None) -> Cast:
@@ -40,7 +45,7 @@ def staged(spec: Spec, root: str | Path | None = None) -> Cast:
     initial = model_seed(spec.training_seed)
     outputs = task.outputs(dataset.classes)
     device = devices.find(spec.device)
-    refuse_a_model_that_does_not_fit(spec.model, dataset.input_shape, outputs)
+    _refuse_a_model_that_does_not_fit(spec.model, dataset.input_shape, outputs)
     model = models.build(
         spec.model, dataset.input_shape, outputs, initial, dataset.input_dtype, task, device, spec.precision
     )
@@ -60,6 +65,16 @@ def staged(spec: Spec, root: str | Path | None = None) -> Cast:
         seed=spec.seed,
         training_seed=spec.training_seed,
     )
+
+
+def _refuse_a_model_that_does_not_fit(model: models.ModelSpec, input_shape: tuple[int, ...], outputs: int) -> None:
+    """Before it is built: with the numbers, where its parameters alone are more than is free."""
+    need, free = _BUILDING * (model.parameters(input_shape, outputs) or 0), available()
+    if need > free:
+        raise InputError(
+            f"model {model.label}: its parameters need {human(min(need, _BEYOND_WORDS))} of memory, {human(free)} are "
+            "free; use smaller layers"
+        )
 
 
 @torch.no_grad()
