@@ -67,10 +67,10 @@ def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
     return {
         "plain_seconds": seconds["plain"],
         "clipped_seconds": seconds["clipped"],
-        "ratio": seconds["clipped"] / seconds["plain"],
-        "limit": LIMIT,
         # A normal number per parameter and client costs as much whatever the batch.
         "ratio_with_noise": seconds["private"] / seconds["plain"],
+        "limit": LIMIT,
+        "ratio": seconds["clipped"] / seconds["plain"],
         "memory_ratio": memory(functions, updates_of(case)),
         "memory_limit": MEMORY_LIMIT,
     }

@@ -186,3 +186,28 @@ def test_the_frontier_has_no_option_that_another_beats_in_both():
     untried = dataclasses.replace(option(auc=0.5, test=0.9), complete=False)
     plan = Plan(0.03, TODAY, DECAYED, (TODAY, DECAYED, PRIVATE, worse, untried))
     assert plan.frontier == (PRIVATE, TODAY)
+
+
+SHORTER = "Shorter training, regularisation or differential privacy can: "
+
+
+def leaking(plan=None):
+    """An audit of a model that anyone who sees it can read its members from."""
+    scores = {
+        "final_margin": {"auc": 0.8, "auc_ci": [0.77, 0.83], "tpr_at_fpr_01": 0.3, "tpr_at_fpr_01_ci": [0.2, 0.4]}
+    }
+    worst = {"name": "final_margin", "auc": 0.8, "auc_ci": [0.77, 0.83], "tried": 1}
+    changes = {"membership__scores": scores, "membership__worst_score": worst}
+    found = made_up.audit(changed={("passive", "fedavg", 0): changes, ("passive", "atm", 0): changes})
+    return dataclasses.replace(found, plan=plan, _page=[])
+
+
+def test_where_no_rule_helps_the_verdict_points_to_the_plan_or_to_what_finds_one():
+    without = leaking().verdict
+    assert f"{SHORTER}scapegoat audit --accuracy-cost 0.03 finds out which, and at what price." in without.text
+    planned = leaking(Plan(0.03, TODAY, DECAYED, (TODAY, DECAYED))).verdict
+    assert f"{SHORTER}the plan below says which, and at what price." in planned.text
+    assert "the plan below" in " ".join(planned.watching.sentences)
+    assert "scapegoat audit" not in planned.text
+    nothing = leaking(Plan(0.03, TODAY, TODAY, (TODAY,))).verdict
+    assert "Nothing else that was tried within the budget does clearly better: see the plan below." in nothing.text

@@ -63,7 +63,8 @@ class Audit(Shown):
                 for run in self.left_out
             }
             page = report.build([*self.results, *failures], title=self.title, command=self.command, missing=missing)
-            self._page.append(replace(page, notes=(*page.notes, *self.notes), plan=self.plan))
+            page = replace(page, notes=(*page.notes, *self.notes))
+            self._page.append(page if self.plan is None else report.with_plan(page, self.plan))
         return self._page[0]
 
     @property

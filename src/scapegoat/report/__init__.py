@@ -26,6 +26,7 @@ from scapegoat.report.model import (
 )
 from scapegoat.report.pages import build
 from scapegoat.report.plain import run_rows, verdict_values
+from scapegoat.report.pointing import with_plan
 from scapegoat.report.risk import risk_values
 from scapegoat.report.tables import to_csv, to_latex, to_markdown
 from scapegoat.report.verdict import verdict
@@ -53,6 +54,7 @@ __all__ = [
     "to_markdown",
     "verdict",
     "verdict_values",
+    "with_plan",
     "write_figures",
     "write_html",
 ]

@@ -26,6 +26,7 @@ from scapegoat.report.estimate import over_seeds, stretched
 from scapegoat.report.facts import Facts
 from scapegoat.report.measures import BY_KEY, METRICS, no_better, number, written
 from scapegoat.report.model import Answer, Group, Part
+from scapegoat.report.pointing import FIND_A_PLAN
 from scapegoat.report.wording import compared
 
 NEAR = 0.03
@@ -147,8 +148,8 @@ def _open(decisive: Tried, found: Sequence[Tried], this: str) -> Part:
 
 
 NO_RULE = (
-    "Watching alone already beats guessing, and no aggregation rule can undo that: it is what the model memorised. "
-    "Shorter training, regularisation or differential privacy can.",
+    "Watching alone already beats guessing, and no aggregation rule can undo that: it is what the model memorised.",
+    FIND_A_PLAN,
 )
 
 
