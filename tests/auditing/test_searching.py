@@ -361,3 +361,12 @@ def test_what_every_client_has_to_do_must_gain_more_than_what_the_server_does(pr
 
     runs = Runs(told=told)
     assert ("dp_sgd" in runs.search.run([runs.bench.bounded]).protect) == asked
+
+
+def test_a_plan_must_stand_colluders_where_several_clients_are_hostile() -> None:
+    alone, together = Bench(matrix(), "fedavg"), Bench(matrix(malicious=2), "fedavg")
+    assert "colluders" not in alone.attacks(alone.today.trained(30))
+    candidate = together.today.trained(30)
+    assert "colluders" in together.attacks(candidate)
+    assert together.spec(candidate, "colluders").federation.malicious == 2
+    assert "colluders" not in together.attacks(together.today)

@@ -33,6 +33,8 @@ KNOWING: dict[str, dict[str, Any]] = {
     "shadow": {},
 }
 """What a plan must stand beside the audit's own attacks, with options: blunt ones, and those that know the rule."""
+TOGETHER: dict[str, dict[str, Any]] = {"colluders": {}}
+"""What it must stand beside those where several clients are hostile; with one they are the attack that they share."""
 BLUNT = "gradient_ascent"
 """The attack that finds out early which settings a hostile client can ruin."""
 
@@ -97,7 +99,8 @@ class Bench:
     def attacks(self, candidate: Candidate) -> list[str]:
         """Every attack that a candidate must stand: the audit's, and more if it is not today's setting."""
         known = {name for name, _ in attacks.classes()}
-        more = [a for a in KNOWING if a in known and a not in self._attacks] if candidate != self.today else []
+        knowing = KNOWING | (TOGETHER if self._first.federation.malicious > 1 else {})
+        more = [a for a in knowing if a in known and a not in self._attacks] if candidate != self.today else []
         watching = [] if WATCHING in self._attacks else [WATCHING]
         return [*watching, *self._attacks, *more]
 
@@ -138,7 +141,7 @@ class Bench:
         # One that waits must still have time to attack, and one that keeps a copy keeps one of this rule.
         own = {"until": candidate.rounds // 3, "target_rule": json.loads(candidate.rule)}
         options = {key: value for key, value in own.items() if key in attacks.cls(name).model_fields}
-        return {**shared, "name": name, **KNOWING.get(name, {}), **options}
+        return {**shared, "name": name, **(KNOWING | TOGETHER).get(name, {}), **options}
 
     def specs(self, candidate: Candidate, chosen: Sequence[str] | None = None) -> Iterator[Spec]:
         """Its runs with the first seed: all attacks unless some are chosen."""
