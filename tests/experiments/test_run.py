@@ -34,6 +34,26 @@ def test_the_same_spec_gives_the_same_numbers(small):
     assert_same_run(run(small), run(small))
 
 
+def test_a_result_shows_itself_in_a_line(small):
+    shown = repr(run(small))
+    assert shown.startswith("Result(fedpoisonmia against atm on hospital, 12 rounds: AUC ")
+
+    assert "accuracy" in shown
+    assert len(shown) < 150
+
+
+@pytest.mark.parametrize(("test", "warned"), [(None, True), (100, False)])
+def test_many_pictures_to_test_are_told_with_what_limits_them(small, tmp_path, caplog, test, warned):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "a.npz", x=rng.normal(size=(6000, 1, 2, 2)), y=np.arange(6000) % 2)
+    data = {"name": f"npz:{tmp_path}/a.npz", "test": test, "train": 600}
+    federation = {**small["federation"], "rounds": 1}
+    found = run({**small, "data": data, "federation": federation})
+    said = [line for line in caplog.messages if "data.test=2000 makes it faster" in line]
+    assert len(said) == warned
+    assert bool(set(said) & set(found.summary["data_notes"])) == warned
+
+
 def test_another_seed_gives_other_numbers(small):
     assert not run(small).targets.equals(run({**small, "seed": 1}).targets)
 

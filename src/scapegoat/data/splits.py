@@ -17,6 +17,9 @@ from scapegoat.errors import InputError
 from scapegoat.randomness import numpy_generator
 from scapegoat.tasks import Classification
 
+MOST_TEST = 2_000
+"""A share found on so many has a standard error of at most 0.011. More make every evaluated round slower: the 7,178
+pictures of FER2013 took 260 seconds, 500 of them 15."""
 LEAST_TEST = 0.1
 """Share of the records that are tested on, at the least, where no test set was set aside: fewer measure nothing."""
 LEAST_OF_CLASS = 40

@@ -63,6 +63,12 @@ class Result:
     targets: pa.Table
     """One row per target."""
 
+    def __repr__(self) -> str:
+        told, auc = self.summary, self.summary["membership"]["auc"]
+        found = "no AUC" if auc is None else f"AUC {auc:.2f}"
+        found += f", {told.get('metric', 'accuracy')} {told['test_accuracy']:.2f}"
+        return f"Result({told['attack']} against {told['defense']} on {told['data']}, {told['rounds']} rounds: {found})"
+
 
 def prepare(
     spec: Spec, root: str | Path | None = None, shards: Crew | None = None, routes: Routes | None = None
@@ -176,6 +182,9 @@ def _compute(
     shards: Crew | None,
 ) -> Result:
     simulation, spent = _resumed(spec, store, root, shards)
+    if spec.data.test is None:  # else it was chosen
+        for remark in summaries.about_test(spec, simulation.cast):
+            log.warning("%s", remark)
     started = last = time.perf_counter()
     saved = simulation.round
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from scapegoat.accounting import rule_delta
+from scapegoat.data.splits import MOST_TEST
 from scapegoat.devices import described, host
 from scapegoat.experiments import routes
 from scapegoat.experiments.spec import Spec, describe
@@ -228,7 +229,7 @@ def summarise(
         "attack": spec.attack.name,
         "defense": describe(spec.defense),
         "data": spec.data.name,
-        "data_notes": [*cast.dataset.notes, *_about_test(spec, tested)],
+        "data_notes": [*cast.dataset.notes, *about_test(spec, cast)],
         "model": spec.model.name,
         "task": task.name,
         "metric": task.metric,
@@ -267,7 +268,11 @@ def protection_summary(spec: Spec, records: Sequence[RoundRecord]) -> dict[str, 
     return {"protections": names} | ({"trained_rounds": trained} if trained < len(records) else {})
 
 
-def _about_test(spec: Spec, tested: int) -> list[str]:
-    if spec.data.test is None:
-        return []
-    return [f"the test accuracy is that of {tested:,} records (data.test), since more make evaluated rounds slower"]
+def about_test(spec: Spec, cast: Cast) -> list[str]:
+    """Why there are so few test records, or what it would help to take fewer."""
+    tested = len(cast.test)
+    if spec.data.test is not None:
+        return [f"the test accuracy is that of {tested:,} records (data.test), since more make evaluated rounds slower"]
+    if tested > MOST_TEST and len(cast.dataset.input_shape) == 3:
+        return [f"every evaluated round tests {tested:,} pictures; data.test={MOST_TEST} makes it faster"]
+    return []

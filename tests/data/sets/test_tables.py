@@ -198,6 +198,29 @@ def test_too_many_texts_are_named(tmp_path, kind):
     assert load(str(path), categories=60).input_shape == (61,)
 
 
+def test_numbers_with_a_decimal_comma_are_named_as_such(tmp_path):
+    rows = "".join(f"{i},5;{i};{i % 2}\n" for i in range(60))
+    (tmp_path / "a.csv").write_text("weight;a;label\n" + rows)
+    with pytest.raises(DataError) as caught:
+        load(f"{tmp_path}/a.csv")
+    one_line(caught, "the column weight", "decimal comma ('0,5')", "data.drop=[weight]")
+    assert load(f"{tmp_path}/a.csv", drop=["weight"]).input_shape == (1,)
+
+
+@pytest.mark.parametrize("place", ["name", "value"])
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16"])
+def test_text_in_another_encoding_is_told_how_to_convert_it(tmp_path, place, encoding):
+    names, value = ("größe,a,label", "x") if place == "name" else ("size,a,label", "groß")
+    rows = "".join(f"{value},{i},{i % 2}\n" for i in range(60))
+    (tmp_path / "a.csv").write_bytes(f"{names}\n{rows}".encode(encoding))
+    with pytest.raises(DataError) as caught:
+        load(f"{tmp_path}/a.csv")
+    known = "WINDOWS-1252" if encoding == "cp1252" else "UTF-16"
+    one_line(caught, "is not UTF-8 text", f"iconv -f {known} -t UTF-8 a.csv")
+    if place == "value" and encoding == "cp1252":
+        assert load(f"{tmp_path}/a.csv", drop=["size"]).input_shape == (1,)
+
+
 def test_categories_of_several_files_are_those_of_all(tmp_path):
     build.parquet(tmp_path / "a.parquet", {"kind": ["b", "c"], "label": ["x", "y"]})
     build.parquet(tmp_path / "b.parquet", {"kind": ["a", None], "label": ["y", "x"]})

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scapegoat.data import labels
 from scapegoat.data.formats import memory
 from scapegoat.data.formats.safe_io import wrong
+from scapegoat.data.formats.written_numbers import has_decimal_comma
 from scapegoat.data.label_values import Text
 from scapegoat.data.labels import LONGEST_LABEL
 
@@ -118,6 +119,8 @@ def features(columns: Sequence[Column], missing: Missing, categories: int, where
         column.name: _occurring(column, column.values, kept) for column in columns if isinstance(column.values, Text)
     }
     many = {name: len(found) for name, found in texts.items() if len(found) > categories}
+    for name in many:
+        _refuse_decimal_commas(name, columns, where)
     if many:
         raise wrong(
             where,
@@ -140,6 +143,17 @@ def features(columns: Sequence[Column], missing: Missing, categories: int, where
             x[:, at] = _filled(column, column.values, missing, where)[kept]
             at += 1
     return Features(x, kept, tuple(notes))
+
+
+def _refuse_decimal_commas(name: str, columns: Sequence[Column], where: object) -> None:
+    text = next(column.values for column in columns if column.name == name)
+    commas = [value for value in text.names if has_decimal_comma(value)] if isinstance(text, Text) else []
+    if isinstance(text, Text) and 2 * len(commas) > len(text.names):
+        raise wrong(
+            where,
+            f"the column {name} is text of which most are numbers with a decimal comma ({commas[0]!r}); write them "
+            f"with a decimal point, or leave the column out with data.drop=[{name}]",
+        )
 
 
 def _occurring(column: Column, text: Text, kept: NDArray[np.bool_]) -> list[int]:

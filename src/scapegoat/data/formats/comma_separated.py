@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from scapegoat.data.formats import memory
 from scapegoat.data.formats.safe_io import MOST_RECORDS, open_bytes, reading, regular, wrong
 from scapegoat.data.formats.tables import check_names
+from scapegoat.errors import DataError
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "none", "#N/A", "?")
 """What stands for a missing value."""
@@ -61,7 +63,10 @@ def _header(stream: BinaryIO, path: Path) -> tuple[list[str], str, bytes]:
     line, end, rest = start.partition(b"\n")
     if not end and len(start) == _LONGEST_HEADER:
         raise wrong(path, f"line 1 is longer than {_LONGEST_HEADER:,} bytes: not names of columns")
-    text = line.decode("utf-8-sig").rstrip("\r")
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r")
+    except UnicodeDecodeError:
+        raise _not_utf8(path, "UTF-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "WINDOWS-1252") from None
     separator = max(_SEPARATORS, key=text.count)
     if text.count(separator) >= _MOST_COLUMNS:
         raise wrong(path, f"has {text.count(separator) + 1:,} columns; at most {_MOST_COLUMNS:,} are read")
@@ -75,6 +80,18 @@ def _header(stream: BinaryIO, path: Path) -> tuple[list[str], str, bytes]:
         raise wrong(path, f"line 1 is {text[:60]!r}: numbers where the names of the columns are expected")
     check_names([name for name in names if name], path)
     return [name or f"(unnamed {place})" for place, name in enumerate(names, 1)], separator, rest
+
+
+def refuse_other_encodings(table: Any, names: Iterable[str], path: Path) -> None:
+    """Refuse columns with text that is not UTF-8."""
+    import pyarrow as pa
+
+    if any(pa.types.is_binary(table.schema.field(name).type) for name in names):
+        raise _not_utf8(path, "WINDOWS-1252")
+
+
+def _not_utf8(path: Path, probably: str) -> DataError:
+    return wrong(path, f"is not UTF-8 text; to convert it: iconv -f {probably} -t UTF-8 {path.name} > utf8-{path.name}")
 
 
 def unnamed(name: str) -> bool:

@@ -10,7 +10,7 @@ from scapegoat.data.base import register
 from scapegoat.data.files.cache import Decoded
 from scapegoat.data.files.user_tables import UserTable
 from scapegoat.data.formats.columns import from_arrow
-from scapegoat.data.formats.comma_separated import read_csv, unnamed
+from scapegoat.data.formats.comma_separated import read_csv, refuse_other_encodings, unnamed
 from scapegoat.data.formats.safe_io import wrong
 
 
@@ -37,6 +37,7 @@ class CsvData(UserTable):
         table, _ = read_csv(path)
         nameless = [name for name in table.column_names if unnamed(name)]
         label, names = self.chosen([name for name in table.column_names if name not in nameless], path)
+        refuse_other_encodings(table, (label, *names), path)
         columns = [from_arrow(name, table.column(name), path) for name in (label, *names)]
         del table
         made = self.assembled(columns[0], columns[1:], path)
