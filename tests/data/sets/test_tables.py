@@ -149,7 +149,7 @@ def test_a_label_by_its_usual_name_is_told(tmp_path):
         (b"a,label\n1,x\n2,x\n", {}, "two classes"),
         (b"a,label\n1,x\n2,y\n", {"tokens": True}, "npz: and parquet:"),
         (b'a,"label\n1,x\n', {}, "does not name columns"),
-        (b"a,label\n\xff\xfe,x\n\xff,y\n", {}, "binary"),
+        (b"a,label\n\xff\xfe,x\n\xff,y\n", {}, "is not UTF-8 text"),
         (b"\xff\xfe,label\n1,x\n", {}, "a.csv"),
         (b"a,label\n1," + b"z" * 2000 + b"\n2,y\n", {}, "2,000 characters"),
     ],
