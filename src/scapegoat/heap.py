@@ -17,6 +17,13 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's numbers for the two limits
 _SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
+def may_keep() -> int:
+    """Bytes of freed memory that the process keeps at the most; 0 where it is left as the system or the user has it."""
+    if not sys.platform.startswith("linux") or any(name in os.environ for name in _SET_BY_USER):
+        return 0
+    return KEPT
+
+
 @functools.cache
 def keep_pages() -> bool:
     """Let glibc keep what is freed, up to `KEPT`; whether it does. Once for the whole process; no number changes.
@@ -25,7 +32,7 @@ def keep_pages() -> bool:
     glibc returns them to the system in between, which then clears every page before it hands it out again: a sixth of
     the time of a run. Who has set glibc's limits in the environment is left in peace, and so are other libraries.
     """
-    if not sys.platform.startswith("linux") or any(name in os.environ for name in _SET_BY_USER):
+    if not may_keep():
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from scapegoat import models
+from scapegoat import heap, models
 from scapegoat.cli import main
 from scapegoat.errors import InputError
 from scapegoat.experiments import memory
@@ -45,6 +45,22 @@ def test_inner_products_of_every_two_updates_are_counted() -> None:
     few, many = (need(federation={**setting, "clients": clients}, attack=crafted) for clients in (4, 50))
     for what in ("over", "crafting"):
         assert part(many, what) - part(few, what) >= 4 * 8 * (50**2 - 4**2)
+
+
+def test_what_the_process_keeps_when_it_is_freed_is_counted_unless_the_user_has_set_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    kept = need()
+    # The rule's blocks are the largest; a pass before it has left its batches and activations.
+    small = [p.small for p in kept.passing if "over" not in p.what]
+    assert kept.freed == (max(small) if sys.platform.startswith("linux") else 0)
+    monkeypatch.setattr(heap, "KEPT", 10)
+    assert need().freed <= 10
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "131072")
+    assert need().freed == 0
+    assert need().bytes == kept.bytes - int(kept.freed)
 
 
 def test_a_memory_of_clients_counts_as_many_as_there_are_and_sketches_as_sketches() -> None:

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from scapegoat.data.formats.memory import available
 from scapegoat.data.formats.safe_io import human
-from scapegoat.devices import free_memory
+from scapegoat.devices import CPU, free_memory
 from scapegoat.errors import InputError
 from scapegoat.federation.cast import Cast
 from scapegoat.federation.gathering import SCRATCH_FLOATS
 from scapegoat.federation.local import clients_at_once
 from scapegoat.federation.simulation import TRAIN_ACCURACY_RECORDS
 from scapegoat.gradients.layer_map import ACTIVATION_FLOATS
+from scapegoat.heap import LARGE, may_keep
 from scapegoat.modelling.flat_model import IMAGES_AT_ONCE, FlatModel
 from scapegoat.narrow_rows import READ_FLOATS
 
@@ -43,6 +44,8 @@ class Part:
     what: str
     bytes: float
     less: str = ""
+    small: float = 0.0
+    """How much of it is in pieces so small that the process keeps them when they are freed."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,13 @@ class Need:
 
     kept: tuple[Part, ...]
     passing: tuple[Part, ...]
+    freed: float = 0.0
+    """What the process keeps of others when the largest that comes and goes is there, at the most."""
 
     @property
     def bytes(self) -> int:
         """All of it at the peak."""
-        return int(sum(p.bytes for p in self.kept) + max(p.bytes for p in self.passing)) + LIBRARIES
+        return int(sum(p.bytes for p in self.kept) + max(p.bytes for p in self.passing) + self.freed) + LIBRARIES
 
     @property
     def largest(self) -> list[Part]:
@@ -90,17 +95,34 @@ def needed(cast: Cast, server_view: bool = False, *, elsewhere: bool = False) ->
     if server_view:
         seen = 6 * 8.0 * setting.clients * len(cast.targets)
         kept.append(Part("what a curious server notes", seen, "evaluation.server_view=false"))
+    freed = _small(vector)
     # What is held in fewer bits is read in pieces, or a row at a time.
     read = 4.0 * READ_FLOATS + vector if few else 0.0
     per_record = activations(model, cast.targets.x, cast.targets.y)
     passing = [
         _training(cast, per_record),
         _crafting(cast, per_record),
-        Part(f"{rule.name} over {n} updates", 4.0 * rule.needs(size, d) + BLOCKS + read + PRODUCTS * size**2, fewer),
-        Part("a checkpoint", 2 * vector),
-        Part("the records of the last evaluation", _evaluated(cast)),
+        Part(
+            f"{rule.name} over {n} updates",
+            4.0 * rule.needs(size, d) + BLOCKS + read + PRODUCTS * size**2,
+            fewer,
+            BLOCKS + 2 * freed,
+        ),
+        Part("a checkpoint", 2 * vector, small=2 * freed),
+        Part("the records of the last evaluation", _evaluated(cast), small=_small(_evaluated(cast))),
     ]
-    return Need(tuple(kept), tuple(passing))
+    return Need(tuple(kept), tuple(passing), _kept_back(passing) if model.device == CPU else 0.0)
+
+
+def _small(piece: float) -> float:
+    """The bytes of a piece that the process would keep when it is freed; none of a large one."""
+    return piece if piece < LARGE else 0.0
+
+
+def _kept_back(passing: list[Part]) -> float:
+    """What the largest of what comes and goes may find left by the others, in pieces that it cannot use."""
+    largest = max(passing, key=lambda p: p.bytes)
+    return min(may_keep(), max(p.small for p in passing if p is not largest))
 
 
 def refuse_what_does_not_fit(cast: Cast, server_view: bool = False, *, elsewhere: bool = False) -> Need:
@@ -175,7 +197,9 @@ def _training(cast: Cast, per_record: float) -> Part:
         batches = 4.0 * floats * max((len(shard) for shard in cast.splits.shards), default=0)
         scratch = 1 if setting.updates == "bfloat16" else 0
         own = 4.0 * model.d * (3 + scratch + getattr(setting.local, "vectors", 0))
-    return Part("a training pass", batches + own + BACKWARD * per_record * at_once, "a smaller federation.batch_size")
+    passed = batches + BACKWARD * per_record * at_once
+    small = passed + (own if _small(4.0 * model.d) else 0.0)
+    return Part("a training pass", passed + own, "a smaller federation.batch_size", small)
 
 
 def _crafting(cast: Cast, per_record: float) -> Part:
@@ -184,16 +208,16 @@ def _crafting(cast: Cast, per_record: float) -> Part:
     senders, d = min(setting.malicious, setting.picked), cast.model.d
     own = (2 * senders + 2 + (2 if setting.updates == "bfloat16" else 0)) * 4.0 * d + PRODUCTS * setting.picked**2
     if not senders or not attacker.attack.per_sample:
-        return Part("the attacker's updates", own, "a smaller federation.malicious")
+        return Part("the attacker's updates", own, "a smaller federation.malicious", own if _small(4.0 * d) else 0.0)
     # Linear layers are never written out: their inner products follow from activations.
     linear = sum(
         p.numel() for m in cast.model.module.modules() if type(m) is nn.Linear for p in m.parameters(recurse=False)
     )
     masks = len(attacker.mask)
     at_once = min(masks, max(8.0, ACTIVATION_FLOATS / max(1.0, per_record / 4)))
-    return Part(
-        "crafting", own + 4.0 * masks * max(0, d - linear) + BACKWARD * per_record * at_once, "a smaller attack.mask"
-    )
+    passed = BACKWARD * per_record * at_once
+    small = passed + (own if _small(4.0 * d) else 0.0)
+    return Part("crafting", own + 4.0 * masks * max(0, d - linear) + passed, "a smaller attack.mask", small)
 
 
 def _evaluated(cast: Cast) -> float:
