@@ -20,6 +20,10 @@ for name in reference-noise reference-slow-coordinates; do sweep "$here/$name.ya
 sweep "$here/partial.yaml" --out "$runs/hospital"
 sweep "$here/reputation.yaml" --data hospital --rounds 150 --seeds 3 --out "$runs/hospital"
 sweep "$here/cifar10.yaml" --out "$runs/cifar10"
+for name in hospital location30; do
+  sweep "$here/sketches.yaml" --only data.name=$name --seeds 3 --out "$runs/sketches-$name"
+  results collect "$runs/sketches-$name" --out "$here/evidence/sketches-$name.parquet"
+done
 
 # Plans: what docs/protections.md says of them, and the picture of protections beside early stopping.
 plans() { sweep plans --data location30 --rounds 150 --seeds 3 --out "$runs/plans/location30" "$@"; }

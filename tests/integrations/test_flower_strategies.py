@@ -415,6 +415,29 @@ def test_a_sketched_memory_holds_nodes_of_any_id_under_a_seed_that_nobody_chose(
     assert len(seeds) == 2
 
 
+@pytest.mark.parametrize("name", ["MemoryAngularTrimmedMean", "ReputationAngularTrimmedMean", "FoolsGold"])
+def test_a_strategy_that_takes_over_a_sketched_memory_decides_as_the_one_before(name):
+    """Its own seed, which nobody chose, is another one: that of the sketch comes with the memory."""
+    arrays = {"layer.weight": np.zeros((20, 20), dtype=np.float32)}
+
+    def rounds(strategy, first, last):
+        for round_ in range(first, last):
+            rng = np.random.default_rng(round_)
+            sent = [{key: rng.normal(size=a.shape).astype(np.float32) for key, a in arrays.items()} for _ in NODES]
+            new, metrics = strategy.aggregate_train(round_, [reply(n, a) for n, a in zip(NODES, sent, strict=True)])
+        return values(new)["layer.weight"], metrics["kept-nodes"]
+
+    before, after = (started(getattr(flower, name)(sketch=16, seed=seed), arrays) for seed in (1, 2))
+    rounds(before, 1, 3)
+    after.server.state.update({key: value.clone() for key, value in before.server.state.items()})
+    straight, kept = rounds(before, 3, 6)
+    again, kept_again = rounds(after, 3, 6)
+    assert kept == kept_again
+    np.testing.assert_array_equal(straight, again)
+    assert before.server.state.keys() == after.server.state.keys()
+    assert all(torch.equal(before.server.state[key], after.server.state[key]) for key in before.server.state)
+
+
 def test_rows_and_memory_go_by_client_id_where_there_is_one():
     arrays = model()
     clients = {node: i for i, node in enumerate(NODES[:4])}
