@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("flwr")
 
@@ -39,6 +40,7 @@ from scapegoat.integrations.flower.live.quiet import quiet
 from scapegoat.integrations.flower.live.wrapper import read_app, shipped_files, wrap_app
 from scapegoat.integrations.shared.environment import minimal, passed
 from scapegoat.integrations.shared.running import settings
+from scapegoat.tasks import Classification
 from tests.integrations.private import assert_private
 
 HERE = Path(__file__).parent
@@ -401,3 +403,64 @@ def test_run_configuration_is_read_as_toml_and_unknown_keys_are_refused(tmp_path
     files = {path.name: path.read_bytes() for path in EXAMPLE.glob("*.toml")}
     with pytest.raises(InputError, match="no such key"):
         wrap_app(EXAMPLE, files, tmp_path / "app", tmp_path / "rounds.jsonl", "arrays", {"no-such": 1})
+
+
+def simulated_example(rounds: int, nodes: int, decay: float) -> tuple[np.ndarray, float]:
+    """The example's own training and a rule, in one process; the decay as its formula says, nothing of a strategy.
+
+    Returns the final margins of the targets and the test accuracy.
+    """
+    from hospital_federation.audit import material
+    from hospital_federation.task import Net, accuracy, load_data, train
+
+    rule, state = sg.aggregation.get("reputation_atm", trim=1), {}
+    torch.manual_seed(0)
+    net = Net()
+    names = [name for name, _ in net.named_parameters()]
+    for round_ in range(1, rounds + 1):
+        old, replies = {name: value.clone() for name, value in net.state_dict().items()}, []
+        for node in range(nodes):
+            net.load_state_dict(old)
+            x, y = load_data(node, nodes)
+            train(net, x, y, epochs=1, lr=0.1, batch_size=32, seed=1000 * round_ + node)
+            replies.append({name: value.clone() for name, value in net.state_dict().items()})
+        updates = torch.stack([torch.cat([(old[n] - r[n]).flatten() for n in names]) for r in replies])
+        context = sg.aggregation.AggregationContext(
+            client_ids=tuple(range(nodes)), sample_counts=(1,) * nodes, round=round_ - 1, state=state
+        )
+        aggregate = rule(updates, context)
+        vector = torch.cat([old[n].flatten() for n in names])
+        moved = vector - aggregate.update - decay * vector
+        new = dict(zip(names, moved.split([old[n].numel() for n in names]), strict=True))
+        kept = [reply for reply, used in zip(replies, aggregate.kept, strict=True) if used]
+        for name, value in old.items():
+            new[name] = (
+                new[name].view_as(value)
+                if name in names
+                else torch.as_tensor(np.median([reply[name].numpy() for reply in kept], axis=0))
+            )
+        net.load_state_dict(new)
+    told = material(nodes)
+    margins = Classification().margins(net.eval()(told.targets.x).detach(), told.targets.y)
+    return margins.numpy(), accuracy(net, told.test.x, told.test.y)
+
+
+def test_the_example_decays_live_as_the_formula_says(tmp_path, monkeypatch):
+    """A rule with memory, three rounds, process by process, beside the same in one process."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    nodes, rounds, decay = 4, 3, 0.05
+    run = audit_app(
+        EXAMPLE,
+        "hospital_federation.audit:material",
+        "passive",
+        tmp_path,
+        nodes=nodes,
+        run_config={"num-server-rounds": rounds, "strategy": "ReputationAngularTrimmedMean", "weight-decay": decay},
+        timeout=600,
+    )
+    live = run.targets["score_final"].to_numpy()
+    margins, tested = simulated_example(rounds, nodes, decay)
+    np.testing.assert_allclose(live, margins, rtol=1e-3, atol=1e-4)
+    assert run.summary["test_accuracy"] == pytest.approx(tested, abs=1e-3)
+    undecayed, _ = simulated_example(rounds, nodes, 0.0)
+    assert not np.allclose(live, undecayed, rtol=1e-1)
