@@ -62,7 +62,7 @@ class Runs:
         self.asked: list[str] = []
         self.told, self.fails, self.helped = told, fails, helped
         specs = matrix(**federation)
-        self.bench = Bench(specs, "fedavg")
+        self.bench = Bench(specs, "fedavg", held=helped is not None)
         self.held: list[Candidate] = []
         self.search = Search(self.bench, self.known.get, self.go, budget, None if helped is None else self.hold)
         self.go(specs)
@@ -319,6 +319,54 @@ def test_only_a_few_are_held_against_references_and_one_of_them_is_recommended()
     plan = runs.plan()
     assert plan in runs.held
     assert len(runs.held) <= MOST_HELD + 1
+
+
+def noise_of(spec: Spec) -> float | None:
+    return next((p.noise for p in spec.federation.protect if p.name == "dp_sgd"), None)
+
+
+def only_noise_hides(spec: Spec) -> float:
+    """References see through every decay and every early stop, noise they do not."""
+    return figure(spec)[0] if noise_of(spec) else 0.85
+
+
+def noise_hides_less_from_margins(spec: Spec) -> tuple[float, float]:
+    auc, test = figure(spec)
+    return (auc - 0.03, test) if noise_of(spec) else (auc * (0.9 if decay_of(spec) else 1.0), test)
+
+
+def test_where_references_see_through_one_kind_of_protection_another_kind_is_held() -> None:
+    runs = Runs(helped=only_noise_hides, told=noise_hides_less_from_margins)
+    plan = runs.plan()
+    by_margins = Runs(told=noise_hides_less_from_margins).plan()
+    assert "dp_sgd" not in by_margins.protect
+    assert "dp_sgd" in plan.protect
+    assert runs.search.complete(plan)
+    assert plan in runs.held
+    assert len({c.kind for c in runs.held[1:]}) == len(runs.held) - 1
+
+
+def test_a_kind_that_all_attacks_undo_is_not_held() -> None:
+    """Noise looks well until the last stage's attacks meet it."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        auc, test = noise_hides_less_from_margins(spec)
+        return (1.0 if noise_of(spec) and spec.attack.name in ("shadow", "adaptive") else auc), test
+
+    runs = Runs(helped=only_noise_hides, told=told)
+    plan = runs.plan()
+    assert "dp_sgd" not in plan.protect
+    assert not any("dp_sgd" in c.protect for c in runs.held)
+
+
+def test_mild_noise_is_tried_with_every_rule_where_references_look() -> None:
+    def tried(bench: Bench, rule: str) -> list[float]:
+        return [p["noise"] for c in bench.of_rule(rule) for p in json.loads(c.protect) if p["name"] == "dp_sgd"]
+
+    bench = Bench(matrix(), "fedavg", held=True)
+    other = json.dumps(parse({"defense": {"name": "atm"}}).defense.canonical(), sort_keys=True)
+    assert tried(bench, bench.bounded) == [0.1, 0.2]
+    assert tried(bench, other) == [0.1]
 
 
 def test_where_references_take_the_gain_away_today_stays() -> None:

@@ -23,6 +23,9 @@ COOLING = {"name": "cooling"}
 """Goes with every decay: without it the figures of a round are luck, since the model never comes to rest."""
 PRIVATE = {"name": "dp_sgd", "clip": 1.0, "noise": 0.2}
 """Tried under averaging alone: it asks something of every client."""
+MILD = {"name": "dp_sgd", "clip": 1.0, "noise": 0.1}
+"""Tried under every rule where a plan is held against references: what decay hides from a margin they still see, what
+noise hides they do not."""
 BOUNDED = {"name": "norm_clipping"}
 """What a plan averages with: under plain averaging one update of any length is the whole of the step, and an attacker
 that knows it sends one."""
@@ -51,12 +54,19 @@ class Candidate:
         """The same for so many rounds."""
         return replace(self, rounds=rounds)
 
+    @property
+    def kind(self) -> frozenset[str]:
+        """The protections by name, whatever their options: what sees through one of a kind sees through its like."""
+        return frozenset(str(p["name"]) for p in json.loads(self.protect))
+
 
 class Bench:
-    """Makes the specs of candidates from those of an audit's matrix."""
+    """Makes the specs of candidates from those of an audit's matrix; `held` if references will look at them."""
 
-    def __init__(self, planned: Sequence[Spec], plain: str, root: str | Path | None = None) -> None:
-        self._first = planned[0]
+    def __init__(
+        self, planned: Sequence[Spec], plain: str, root: str | Path | None = None, *, held: bool = False
+    ) -> None:
+        self._first, self._held = planned[0], held
         self.seeds = sorted({spec.seed for spec in planned})
         self._root = root
         self._attacks = {spec.attack.name: spec.attack.canonical() for spec in planned}
@@ -81,8 +91,8 @@ class Bench:
             tried += [[{"name": "weight_decay", "rate": rate}, *cooling] for rate in DECAYS]
         elif cooling:
             tried.append(cooling)
-        if rule == self.bounded and "dp_sgd" not in have and importlib.util.find_spec("dp_accounting") is not None:
-            tried.append([PRIVATE])
+        if "dp_sgd" not in have and importlib.util.find_spec("dp_accounting") is not None:
+            tried += [[MILD]] * self._held + [[PRIVATE]] * (rule == self.bounded)
         found = [Candidate(rule, self._protect(*added), self.today.rounds) for added in tried]
         return [candidate for candidate in found if self._fits(candidate)]
 

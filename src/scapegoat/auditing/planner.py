@@ -44,8 +44,8 @@ class Planner:
         self._known: dict[str, Found] = {}
         self._best: Candidate | None = None
         self._matrix = list(planned.values())
-        self._bench = Bench(self._matrix, PLAIN, root)
         self._helping = helping or Helping()
+        self._bench = Bench(self._matrix, PLAIN, root, held=bool(self._helping))
         self._helpers: dict[str, list[Spec]] = {}
         self._search = Search(self._bench, self._look, self._go, budget, self._hold if self._helping else None)
 
@@ -66,7 +66,8 @@ class Planner:
         offered = bench.of_rule(bench.bounded)
         attacks = len(bench.attacks(offered[0] if offered else bench.today))
         helped = (MOST_HELD - 1) * self._helping.count * (attacks if self._helping.rehearse else 1)
-        return 3 * len(offered) + 2 * attacks + helped
+        kinds = len({candidate.kind for candidate in offered}) if self._helping else 1
+        return 3 * len(offered) + (kinds + 1) * attacks + helped
 
     def find(self, chosen: Iterable[Spec]) -> Plan | None:
         """The plan; `chosen` are the matrix's runs that count. None if today's setting has no run to start from."""

@@ -106,6 +106,9 @@ class Search:
             bare = today if rule == bench.bounded else replace(today, rule=rule)
             ranked = sorted(self._known(tried), key=self._rank)
             kept = ranked[: math.ceil(len(ranked) / 2)]
+            if self._hold is not None:
+                # Margins do not tell what references will: of every kind of protection the best stays.
+                kept = [c for c in ranked if c in kept or c == next(r for r in ranked if r.kind == c.kind)]
             strongest = self.strongest(bare)
             second += [bench.spec(c, a) for c in kept for a in bench.attacks(c) if a in (strongest, BLUNT)]
             pool += [bare, *kept]
@@ -145,19 +148,32 @@ class Search:
         """The best of those that have met all attacks; of those that were held against references, if any can be.
 
         References find more, hardly ever less: once the best has been held and still is, none of the others is better.
+        What they see through in one setting they do in its like, so the next to be held is of another kind, if one of
+        those might be better than what has been held; it meets all attacks first.
         """
 
-        def best(among: Sequence[Candidate]) -> Candidate:
-            return min(among, key=lambda c: self._rank_stopped(c, entries))
+        def rank(candidate: Candidate) -> tuple[bool, float, float]:
+            return self._rank_stopped(candidate, entries)
 
         if self._hold is None:
-            return best(completed)
-        held = [self._bench.today]
+            return min(completed, key=rank)
+        met, held, kinds = list(completed), [self._bench.today], set[frozenset[str]]()
         self._hold(self._bench.today)
-        while (found := best(completed)) not in held and len(held) <= MOST_HELD:
-            self._hold(found)
-            held.append(found)
-        return best(held)
+        while len(held) <= MOST_HELD:
+            bar = min(map(rank, held))
+            others = [c for c in entries.values() if c.kind not in kinds] if kinds else []
+            better = [c for c in dict.fromkeys([*met, *others]) if c not in held and rank(c) < bar]
+            if not better:
+                break
+            found = min([c for c in better if c.kind not in kinds] or better, key=rank)
+            kinds.add(found.kind)
+            if found not in met:
+                self._go(self._bench.specs(found))
+                met.append(found)
+            if rank(found) < bar:
+                self._hold(found)
+                held.append(found)
+        return min(held, key=rank)
 
     def leakage(self, candidate: Candidate) -> float:
         """The largest AUC of the attacks that it has met so far; 1 if it has met none."""
