@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import yaml
 
 from scapegoat.aggregation import parse as parse_rule
 from scapegoat.aggregation import registry as rules
+from scapegoat.auditing import candidates
 from scapegoat.auditing.plan_lines import PRIVATE as PRIVATE_NAME
 from scapegoat.auditing.plan_lines import lines
 from scapegoat.errors import InputError
@@ -170,6 +172,14 @@ def test_a_client_that_sends_gradients_takes_one_batch_and_leaves_the_step_to_th
 def test_batches_of_a_fixed_size_are_said_to_be_drawn_otherwise():
     assert "account for that" in trained(federation(), sampling="fixed")[1]
     assert "account for that" not in trained(federation())[1]
+
+
+@pytest.mark.parametrize("searched", [candidates.PRIVATE, candidates.MILD])
+def test_what_a_search_writes_without_its_defaults_has_lines_too(searched):
+    do = lines(replace(option(), protect=(searched,)), federation())
+    assert f"noise={searched['noise']}" in do["Flower client"]
+    assert "epsilon(delta=1e-05)" in do["Flower client"]
+    assert parse(yaml.safe_load(do["Spec"])).federation.protect[0].noise == searched["noise"]
 
 
 def test_without_noise_no_epsilon_is_promised():

@@ -40,7 +40,8 @@ def lines(option: Option, spec: Spec) -> dict[str, str]:
     found = {"Spec": _spec_text(option), "Flower server": _server_text(option, spec.federation)}
     private = next((p for p in option.protect if p["name"] == PRIVATE), None)
     if private is not None:
-        found["Flower client"] = _client_text(private, spec.federation)
+        # What was searched is written without its defaults; what clients call has them all.
+        found["Flower client"] = _client_text(protections.parse(dict(private)).canonical(), spec.federation)
     return found
 
 
@@ -133,7 +134,7 @@ def _client_text(private: Mapping[str, Any], federation: FederationSetting) -> s
         "from scapegoat.integrations.private_step import PrivateStep\n\n"
         f"private = PrivateStep(model, clip={private['clip']!r}, noise={private['noise']!r}, batch_size={size!r})\n"
     )
-    if private.get("sampling", "poisson") != "poisson":
+    if private["sampling"] != "poisson":
         text += (
             f"# The audit's batches had {size} records each; these draw each record by chance, and account for that.\n"
         )
