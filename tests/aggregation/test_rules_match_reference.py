@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -283,6 +283,7 @@ def test_deepsight_energies_and_exceedings(seed: int, classes: int, exponent: in
     size=st.sampled_from([1e-4, 1.0, 1e4]),
     probed=st.booleans(),
 )
+@example(seed=1000000, n=13, groups=2, hostile=3, size=1e-4, probed=True)  # products that are unequal in their last bit
 def test_deepsight_from_votes_to_clipped_mean(
     seed: int, n: int, groups: int, hostile: int, size: float, probed: bool
 ) -> None:

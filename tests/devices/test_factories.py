@@ -66,7 +66,7 @@ ON_THE_HOST = {
     ("federation/cast.py", "cast"): "the order of the targets, before the first round",
     ("federation/server.py", "_plant"): "the order of the server's records, which are read by places of the host's",
     ("federation/simulation.py", "state"): "a checkpoint",
-    ("federation/simulation.py", "train_accuracy"): "places of records, after the last round",
+    ("federation/simulation.py", "_rows_trained_on"): "places of records, after the last round",
     ("gradients/clients.py", "_shared"): "how many records each client has; what follows is moved",
     ("gradients/layer_map.py", "_make_plan"): "where parameters begin, read as a list",
     ("kernels/row_products.py", "self_products"): "NumPy's product, taken on a processor only",

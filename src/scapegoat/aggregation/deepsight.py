@@ -129,11 +129,7 @@ def _normalized_energies(energies: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cosine_distances(rows: Tensor) -> Tensor:
-    products = host(rows @ rows.T).double()
-    if rows.dtype == torch.float32:
-        # Rounding that differs between (i, j) and (j, i) is seen at this precision, and clustering refuses it.
-        products = (products + products.T) / 2
-    return (1 - geometry.angles(products).cos()).fill_diagonal_(0)
+    return (1 - geometry.angles(host(rows @ rows.T).double()).cos()).fill_diagonal_(0)
 
 
 def _apart(labels: Tensor) -> Tensor:

@@ -40,6 +40,9 @@ def hdbscan(
         allow_single_cluster=single,
         copy=True,
     )
+    if distances:
+        # Rounding may differ between (i, j) and (j, i). In float32 that is refused; in float64 the labels depend on it.
+        points = (points + points.T) / 2
     order = keys.argsort(stable=True)
     ordered = points[order][:, order] if distances else points[order]
     labels = torch.empty(n, dtype=torch.int64)
