@@ -328,7 +328,7 @@ def test_a_federation_that_is_stopped_leaves_no_process_behind(tmp_path):
     )
     assert still_running(mark)
     child.send_signal(signal.SIGTERM)
-    assert child.wait(timeout=40) == 130
+    assert child.wait(timeout=100) == 130  # less than the audit gives itself, more than a busy machine takes
     deadline = time.monotonic() + 5
     while still_running(mark) and time.monotonic() < deadline:
         time.sleep(0.2)
