@@ -4,8 +4,8 @@ import pytest
 
 import scapegoat.auditing as auditing
 from scapegoat.auditing import elimination
-from scapegoat.auditing.auditor import _by_elimination
-from scapegoat.auditing.elimination import staying
+from scapegoat.auditing.elimination import SEEDS, contenders, staying
+from scapegoat.auditing.stages import in_stages
 from scapegoat.experiments.executors import Failure, Outcome, named
 from tests.auditing import made_up
 
@@ -46,9 +46,10 @@ class Runs:
                 found = self.aucs.get(cell, {"worst_score": {"auc": 0.6, "auc_ci": [0.58, 0.62]}})
                 self.outcome.summaries[name] = {"membership": found}
 
-    def audit(self, seeds=(0,)):
+    def audit(self, seeds=(0,), spread=False):
         specs = [made_up.spec(a, d, s) for s in seeds for d in DEFENSES for a in ATTACKS]
-        return _by_elimination(named(specs), {}, self.go, lambda *told: self.expected.append(told), self.outcome)
+        told = self.expected.append
+        return in_stages(named(specs), {}, self.go, lambda *said: told(said), self.outcome, spread=spread)
 
 
 def test_the_rules_that_leak_least_to_the_probe_get_all_attacks_and_every_rule_gets_the_probe():
@@ -79,6 +80,20 @@ def test_a_rule_joins_when_one_that_stayed_yields_to_another_attack():
     assert sum(spec.defense.name == "clipped_atm" for spec in chosen.values()) == len(ATTACKS)
 
 
+def test_one_rule_gets_all_attacks_where_the_probe_tells_it_from_the_next():
+    assert staying(figures(PROBED | {"memory_atm": 0.71})) == ["fedavg", "reputation_atm"]
+    yields = figures(PROBED | {"memory_atm": 0.71}, adaptive__reputation_atm=0.8)
+    assert staying(yields) == ["fedavg", "reputation_atm", "memory_atm", "clipped_atm"]
+
+
+def test_more_figures_never_send_a_rule_away_that_had_stayed():
+    known = figures(PROBED | {"memory_atm": 0.71})
+    before = staying(known)
+    for auc in (0.5, 0.7, 0.8, 1.0):
+        after = staying(known | figures({}, adaptive__reputation_atm=auc, blend__memory_atm=auc))
+        assert set(before) <= set(after)
+
+
 def test_a_difference_within_the_margin_brings_no_rule_back():
     assert len(staying(figures(adaptive__memory_atm=0.76))) == 3
 
@@ -92,6 +107,41 @@ def test_more_seeds_are_spent_on_the_rules_that_stay_alone():
     }
 
 
+def later(runs):
+    """The runs of a second seed: (attack, rule)."""
+    return {(attack, rule) for attack, rule, seed in runs.asked if seed == 1}
+
+
+def test_spread_seeds_go_to_the_best_rule_and_to_watching_which_all_compare_with():
+    runs = Runs(figures())
+    chosen, left_out = runs.audit(seeds=range(SEEDS), spread=True)
+    assert later(runs) == {(a, d) for a in ATTACKS for d in ("reputation_atm", "memory_atm")} | {("passive", "fedavg")}
+    assert len(runs.asked) == len(set(runs.asked)) == len(chosen)
+    # What has one seed because that is enough was not left out.
+    assert {out.spec.seed for out in left_out} == {0}
+    assert "fedavg" not in {out.spec.defense.name for out in left_out}
+
+
+def test_spread_seeds_are_not_spent_on_a_rule_that_one_seed_tells_from_the_best():
+    runs = Runs(figures(adaptive__memory_atm=0.75))
+    runs.audit(seeds=range(SEEDS), spread=True)
+    assert {rule for _, rule in later(runs)} == {"reputation_atm", "fedavg"}
+
+
+def test_plain_averaging_gets_all_seeds_where_it_may_be_enough():
+    runs = Runs(figures(dict.fromkeys(PROBED, 0.66)))
+    runs.audit(seeds=range(SEEDS), spread=True)
+    assert {(a, "fedavg") for a in ATTACKS} <= later(runs)
+
+
+def test_the_first_seed_alone_decides_who_gets_more():
+    told = figures(adaptive__memory_atm=0.75)
+    assert contenders(told) == ["reputation_atm"]
+    runs = Runs(told)
+    runs.audit(seeds=range(SEEDS), spread=True)
+    assert all(seed == 0 for _, _, seed in runs.asked[: -len(ATTACKS) * 2 - 2])
+
+
 def test_the_same_figures_decide_alike_and_nothing_is_asked_for_twice():
     first, again = Runs(figures()), Runs(figures())
     assert list(first.audit()[0]) == list(again.audit()[0])
@@ -103,6 +153,10 @@ def test_progress_says_about_how_many_runs_until_it_is_certain():
     chosen, _ = runs.audit()
     assert runs.expected[0] == (22, False)
     assert runs.expected[-1] == (len(chosen), True)
+    spread = Runs(figures(adaptive__memory_atm=0.75))
+    chosen, _ = spread.audit(seeds=range(SEEDS), spread=True)
+    assert spread.expected[0] == (22 + 2 * (len(ATTACKS) + 1), False)
+    assert spread.expected[-1] == (len(chosen), True)
 
 
 @pytest.mark.parametrize("fails", [{("fedpoisonmia", "median")}, {("fedpoisonmia", d) for d in DEFENSES}])

@@ -112,6 +112,51 @@ def test_the_runs_of_the_plan_can_be_held_against_a_policy(found):
     assert not broken.met
 
 
+@pytest.fixture(scope="module")
+def left_to_us(tmp_path_factory):
+    """An audit that chooses attacks, rules and seeds itself, and how to run it again."""
+    mine = {key: value for key, value in TINY.items() if key not in ("attacks", "defenses")}
+    options = {**mine, "rounds": 10, "out": tmp_path_factory.mktemp("seeds")}
+    return sg.audit(**options), options
+
+
+def test_seeds_that_an_audit_adds_are_of_the_rules_that_may_be_best_and_of_the_plan(left_to_us):
+    found, _ = left_to_us
+    seeds = {}
+    for result in found.results:
+        seeds.setdefault((result.spec.defense.name, result.spec.attack.name), set()).add(result.spec.seed)
+    assert seeds["fedavg", "passive"] == {0, 1, 2}
+    full = {rule for rule, _ in seeds if all(len(seeds.get((rule, a), ())) == 3 for a in sg.auditing.ATTACKS)}
+    assert full
+    assert all(len(of) in (1, 3) for of in seeds.values())
+    plan = found.plan
+    assert plan.recommended.seeds == 3
+    assert {(r.spec.seed, r.spec.attack.name) for r in found.plan_results} == {
+        (seed, attack) for seed in (0, 1, 2) for attack in plan.recommended.attacks
+    }
+    if plan.recommended != plan.today:
+        assert "and 2 more, which had no part in the choice" in plan.text
+
+
+def test_a_policy_about_the_plan_finds_a_run_of_every_attack_with_every_seed(left_to_us):
+    checks = left_to_us[0].check({"defense": "plan", "limits": {"auc": 1.0}}).checks
+    assert {(c.status, c.measured) for c in checks if c.demand == "runs"} == {("held", "3 of 3")}
+
+
+def test_an_audit_that_chose_its_seeds_computes_nothing_when_asked_again(left_to_us):
+    found, options = left_to_us
+    events = []
+    again = sg.audit(**options, on_event=lambda event: events.append(event.kind))
+    assert set(events) == {"skipped"}
+    assert again.plan == found.plan
+    assert again.as_dict()["runs"] == found.as_dict()["runs"]
+
+
+def test_a_number_of_seeds_that_was_asked_for_is_that_of_every_run_that_counts(left_to_us):
+    one = sg.audit(**left_to_us[1], seeds=1)
+    assert {result.spec.seed for result in (*one.results, *one.plan_results)} == {0}
+
+
 def test_a_policy_about_a_plan_fails_where_none_was_searched():
     assert not made_up.audit().check({"defense": "plan", "limits": {"auc": 1.0}}).met
 

@@ -4,7 +4,7 @@ found = audit(data="hospital", attacks=["passive", "fedpoisonmia"], defenses=["f
 found.verdict.text, found.save("report.html")
 """
 
-from scapegoat.auditing.auditor import audit, budget_of, execute_cells
+from scapegoat.auditing.auditor import audit, budget_of, execute_cells, planned_seeds
 from scapegoat.auditing.cells import ATTACKS, DEFENSES, ROUNDS, audit_specs
 from scapegoat.auditing.outcome import Audit
 from scapegoat.auditing.policy import Policy, read_policy
@@ -19,5 +19,6 @@ __all__ = [
     "budget_of",
     "execute_cells",
     "audit_specs",
+    "planned_seeds",
     "read_policy",
 ]

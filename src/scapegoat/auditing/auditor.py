@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scapegoat.auditing import elimination
 from scapegoat.auditing.cells import audit_specs
-from scapegoat.auditing.elimination import LeftOut
+from scapegoat.auditing.elimination import SEEDS
 from scapegoat.auditing.helping import Helping
 from scapegoat.auditing.outcome import Audit
 from scapegoat.auditing.planner import BUDGET, Planner
+from scapegoat.auditing.stages import in_stages
 from scapegoat.auditing.user_input import Data, Model
 from scapegoat.errors import InputError, RunError, StorageError
 from scapegoat.experiments import RunStore, Spec
@@ -20,7 +20,6 @@ from scapegoat.experiments.executors import Event, Failure, Outcome, cores, exec
 from scapegoat.experiments.notebooks import notebook_progress
 from scapegoat.experiments.references import with_references
 from scapegoat.experiments.run import Result, prepare
-from scapegoat.experiments.spec import describe
 
 
 def audit(
@@ -33,7 +32,7 @@ def audit(
     clients: int | None = None,
     malicious: int | None = None,
     rounds: int | None = None,
-    seeds: int = 1,
+    seeds: int | None = None,
     federation: Mapping[str, Any] | None = None,
     attack_options: Mapping[str, Any] | None = None,
     evaluation: Mapping[str, Any] | None = None,
@@ -59,7 +58,8 @@ def audit(
     task: what the model is trained for, such as `regression`; by default found from labels and outputs.
     attacks, defenses: names, mappings with options, or `package.module:Class`; by default those of `scapegoat audit`.
     clients, malicious, rounds: the federation's.
-    seeds: runs of each cell.
+    seeds: runs of each cell, with different seeds; by default one, and where attacks and defenses are left to the
+        audit three of the rules that one seed cannot tell from the best.
     federation, attack_options, evaluation: settings of the spec as mappings, such as `federation={"fraction": 0.3}`;
         `attack_options` is what all attacks share.
     overrides: the same as `"key=value"`, for any key of the spec.
@@ -92,6 +92,7 @@ def audit(
     >>> found.verdict.status, len(found.results)
     ('undertrained', 2)
     """
+    left_to_us = attacks is None and defenses is None
     with tempfile.TemporaryDirectory(prefix="scapegoat-") as scratch:
         folder = Path(scratch) if out is None else Path(out)
         specs = audit_specs(
@@ -103,7 +104,7 @@ def audit(
             clients=clients,
             malicious=malicious,
             rounds=rounds,
-            seeds=seeds,
+            seeds=planned_seeds(seeds, left_to_us),
             federation=federation,
             attack_options=attack_options,
             evaluation=evaluation,
@@ -119,14 +120,20 @@ def audit(
                 root=root,
                 references=references,
                 rehearse=rehearse,
-                eliminate=attacks is None and defenses is None,
-                accuracy_cost=budget_of(accuracy_cost, search, attacks is None and defenses is None),
+                eliminate=left_to_us,
+                spread=seeds is None,
+                accuracy_cost=budget_of(accuracy_cost, search, left_to_us),
                 jobs=jobs,
                 title=title,
                 command=command,
                 on_event=line.take if line is not None and on_event is None else on_event,
                 on_plan=line.expect if line is not None else None,
             )
+
+
+def planned_seeds(seeds: int | None, left_to_us: bool) -> int:
+    """How many seeds an audit may use: what was asked for, else one, and more where it may spend them as it likes."""
+    return (SEEDS if left_to_us else 1) if seeds is None else seeds
 
 
 def budget_of(accuracy_cost: float | None, search: bool | None, left_to_us: bool) -> float | None:
@@ -145,6 +152,7 @@ def execute_cells(
     references: int = 0,
     rehearse: bool = False,
     eliminate: bool = False,
+    spread: bool = False,
     accuracy_cost: float | None = None,
     jobs: int | None = None,
     ray: str | None = None,
@@ -163,6 +171,7 @@ def execute_cells(
     references: reference federations per seed, shared by all cells of the seed.
     rehearse: references per cell instead, under its own attack and rule.
     eliminate: whether rules that leak as much as plain averaging are dropped after a first stage.
+    spread: whether, when rules are dropped, seeds after the first go only where they decide.
     accuracy_cost: the test accuracy that a plan may cost; None searches no plan.
     gpus_per_run: the share of an accelerator that a run on one has.
     on_plan: told how many runs there will be, and whether that is certain.
@@ -190,7 +199,12 @@ def execute_cells(
         outcome.failures.update(found.failures)
         outcome.unsealed.update(found.unsealed)
 
-    planner = None if accuracy_cost is None else Planner(planned, store, outcome, go, accuracy_cost, root, helping)
+    spread = spread and eliminate
+    planner = (
+        None
+        if accuracy_cost is None
+        else Planner(planned, store, outcome, go, accuracy_cost, root, helping, spread=spread)
+    )
     opening = {} if planner is None else named(planner.opening(), root)
     more = 0 if planner is None else planner.expected()
 
@@ -200,7 +214,9 @@ def execute_cells(
 
     beside = {**extra, **{name: spec for name, spec in opening.items() if name not in planned}}
     if eliminate:
-        chosen, left_out = _by_elimination(planned, beside, go, announce, outcome)
+        chosen, left_out = in_stages(
+            planned, beside, go, announce, outcome, spread=spread, last=None if planner is None else planner.first
+        )
     else:
         chosen, left_out = planned, []
         announce(len(planned), True)
@@ -231,46 +247,6 @@ def _references(planned: Mapping[str, Spec], helping: Helping, root: str | Path 
     of_seed = {spec.seed: spec for spec in planned.values()}
     shared = {seed: named(helping.of(spec), root) for seed, spec in of_seed.items()}
     return {name: shared[spec.seed] for name, spec in planned.items()}
-
-
-def _by_elimination(
-    planned: Mapping[str, Spec],
-    extra: Mapping[str, Spec],
-    go: Callable[[Iterable[Spec]], None],
-    announce: Callable[[int, bool], None],
-    outcome: Outcome,
-) -> tuple[dict[str, Spec], list[LeftOut]]:
-    """Run what decides first, then what is left of the rules that stay; the runs that count, and those left out."""
-    seed = min(spec.seed for spec in planned.values())
-    chosen = elimination.first_stage(planned)
-    announce(elimination.about(planned), False)
-    go([*chosen.values(), *extra.values()])
-    while True:
-        figures = {
-            (spec.attack.name, describe(spec.defense)): outcome.summaries[name]["membership"]
-            for name, spec in planned.items()
-            if spec.seed == seed and name in outcome.summaries
-        }
-        staying = elimination.staying(figures)
-        added = {
-            name: spec
-            for name, spec in planned.items()
-            # Without the probe's figure a rule cannot be eliminated; that its run failed is said elsewhere.
-            if name not in chosen
-            and ((rule := describe(spec.defense)) in staying or (elimination.PROBE, rule) not in figures)
-        }
-        if not added:
-            break
-        chosen |= added
-        announce(len(chosen), len(staying) > elimination.MOST_KEPT)
-        go(added.values())
-    announce(len(chosen), True)
-    left_out = [
-        LeftOut(spec, elimination.reason(figures, describe(spec.defense)))
-        for name, spec in planned.items()
-        if name not in chosen
-    ]
-    return {name: spec for name, spec in planned.items() if name in chosen}, left_out
 
 
 def _collected(

@@ -11,12 +11,12 @@ from typing import Any
 
 from scapegoat.attacks import registry as attacks
 from scapegoat.auditing.cells import SHARED_BY_ATTACKS
+from scapegoat.auditing.elimination import WATCHING
 from scapegoat.errors import InputError
 from scapegoat.experiments import Spec, parse
 from scapegoat.experiments.executors import named
 from scapegoat.experiments.run import prepare
 
-WATCHING = "passive"
 DECAYS = (0.002, 0.005, 0.01)
 """Rates of weight decay that are tried: the server's alone, at no cost in time."""
 COOLING = {"name": "cooling"}

@@ -65,6 +65,11 @@ def sentences(today: Option, chosen: Option, budget: float, tried: int, coins: b
             f"It was chosen among {tried} settings by one seed, and the figures are those that it was chosen by; "
             "--seeds 3 adds runs that had no part in the choice."
         )
+    else:
+        found.append(
+            f"It was chosen among {tried} settings by one seed; the figures are means over that one and "
+            f"{chosen.seeds - 1} more, which had no part in the choice."
+        )
     return tuple(found)
 
 

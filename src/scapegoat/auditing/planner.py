@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from scapegoat.auditing import plan_lines, plan_words
-from scapegoat.auditing.candidates import WATCHING, Bench, Candidate, rule_text
-from scapegoat.auditing.elimination import PLAIN
+from scapegoat.auditing.candidates import Bench, Candidate, rule_text
+from scapegoat.auditing.elimination import PLAIN, WATCHING
 from scapegoat.auditing.helping import Helping
 from scapegoat.auditing.searching import MOST_HELD, Found, Go, Search, found_in
 from scapegoat.errors import InputError
@@ -38,9 +38,12 @@ class Planner:
         budget: float,
         root: str | Path | None = None,
         helping: Helping | None = None,
+        *,
+        spread: bool = False,
     ) -> None:
+        """`spread`: seeds after the first are for the recommended setting, not for today's as well."""
         self._store, self._outcome, self._budget, self._root = store, outcome, budget, root
-        self._execute = go
+        self._execute, self._spread = go, spread
         self._known: dict[str, Found] = {}
         self._best: Candidate | None = None
         self._matrix = list(planned.values())
@@ -67,16 +70,25 @@ class Planner:
         attacks = len(bench.attacks(offered[0] if offered else bench.today))
         helped = (MOST_HELD - 1) * self._helping.count * (attacks if self._helping.rehearse else 1)
         kinds = len({candidate.kind for candidate in offered}) if self._helping else 1
-        return 3 * len(offered) + (kinds + 1) * attacks + helped
+        seeds = len(bench.seeds) - 1 if self._spread else 0
+        return 3 * len(offered) + (kinds + 1 + seeds) * attacks + helped
+
+    def first(self, chosen: Iterable[Spec]) -> list[Spec]:
+        """What the search will need first once the first seed of the matrix is there: it can run beside the others."""
+        return self._search.watched(self._rules(chosen)) if self._can_start() else []
+
+    def _can_start(self) -> bool:
+        """Whether today's setting has a run to start from."""
+        return self._look(self._bench.name(self._bench.today, WATCHING)) is not None
 
     def find(self, chosen: Iterable[Spec]) -> Plan | None:
         """The plan; `chosen` are the matrix's runs that count. None if today's setting has no run to start from."""
         bench, search = self._bench, self._search
-        if self._look(bench.name(bench.today, WATCHING)) is None:
+        if not self._can_start():
             return None
         best = self._best = search.run(self._rules(chosen))
         for seed in bench.seeds[1:]:
-            for candidate in dict.fromkeys((bench.today, best)):
+            for candidate in dict.fromkeys((best,) if self._spread else (bench.today, best)):
                 self._go([bench.spec(candidate, attack, seed) for attack in bench.attacks(candidate)])
                 self._hold(candidate, seed)
         options = {c: found for c in search.met if (found := self._option(c)) is not None}

@@ -1,8 +1,8 @@
 """The search for a plan: which rule, which protections, how many rounds, within a budget of test accuracy.
 
 Successive halving, the cheapest questions first. Every protection is watched (what does it cost, what does the model
-give away to anyone?); the better half of each rule meets the attack that is strongest on the rule, and a blunt one; the
-best of each rule, stopped at its best round within the budget, meets all attacks, and more of them as long as the best
+give away to anyone?); the better half of each rule, trained for as many rounds as serve it best, meets the attack that
+is strongest on the rule, and a blunt one; the best of each rule meets all attacks, and more of them as long as the best
 has not met them all. A decision is made from the figures of finished runs alone, so that the same audit, stopped and
 started however often, decides alike and computes nothing twice.
 """
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from scapegoat.auditing.candidates import BLUNT, WATCHING, Bench, Candidate
+from scapegoat.auditing.candidates import BLUNT, Bench, Candidate
+from scapegoat.auditing.elimination import WATCHING
 from scapegoat.experiments import Spec
 from scapegoat.membership.metrics import Estimate
 from scapegoat.protections import registry as protections
@@ -95,12 +96,16 @@ class Search:
         bench = self._bench
         return [bench.spec(c, WATCHING) for c in (bench.today, *bench.of_rule(bench.bounded))]
 
+    def watched(self, rules: Iterable[str]) -> list[Spec]:
+        """What the search begins with: every protection of these rules, watched."""
+        return [self._bench.spec(c, WATCHING) for rule in rules for c in self._bench.of_rule(rule)]
+
     def run(self, rules: Sequence[str]) -> Candidate:
         """Search among these rules, of which the matrix has the runs without protections; the recommended candidate."""
         bench, today = self._bench, self._bench.today
         pool: list[Candidate] = []
         offered = {rule: bench.of_rule(rule) for rule in rules}
-        self._go(bench.spec(c, WATCHING) for found in offered.values() for c in found)
+        self._go(self.watched(rules))
         second = []
         for rule, tried in offered.items():
             bare = today if rule == bench.bounded else replace(today, rule=rule)
@@ -109,10 +114,12 @@ class Search:
             if self._hold is not None:
                 # Margins do not tell what references will: of every kind of protection the best stays.
                 kept = [c for c in ranked if c in kept or c == next(r for r in ranked if r.kind == c.kind)]
-            strongest = self.strongest(bare)
-            second += [bench.spec(c, a) for c in kept for a in bench.attacks(c) if a in (strongest, BLUNT)]
-            pool += [bare, *kept]
-            self.met |= dict.fromkeys([bare, *tried])
+            # Attacked for the rounds that watching recommends: longer would cost more and say less.
+            shortened = [c.trained(self.stop(c)) for c in kept]
+            asked = (WATCHING, self.strongest(bare), BLUNT)
+            second += [bench.spec(c, a) for c in shortened for a in bench.attacks(c) if a in asked]
+            pool += [bare, *shortened]
+            self.met |= dict.fromkeys([bare, *tried, *shortened])
         self._go(second)
         entries = {c: self._entry(c) for c in self._known(pool)}
         self.met |= dict.fromkeys(entries.values())

@@ -23,14 +23,15 @@ def on_device(device: str | None) -> list[str]:
     return [] if device is None else [f"device={device}"]
 
 
-def refuse_at_once(overrides: Sequence[str], seeds: int, jobs: int | None) -> None:
+def refuse_at_once(overrides: Sequence[str], seeds: int | None, jobs: int | None) -> None:
     """Refuse, before the slow imports, overrides that cannot be read, and what would fill the memory."""
     from scapegoat.limits import refuse_many_jobs, refuse_many_seeds
     from scapegoat.yaml_text import read_override
 
     if jobs is not None:
         refuse_many_jobs("--jobs", jobs)
-    refuse_many_seeds("--seeds", seeds)
+    if seeds is not None:
+        refuse_many_seeds("--seeds", seeds)
     for override in overrides:
         read_override(override)
 

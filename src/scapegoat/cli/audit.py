@@ -46,7 +46,11 @@ def audit(
     clients: int | None = typer.Option(None, "--clients", help="Clients in the federation (default: 10)."),
     malicious: int | None = typer.Option(None, "--malicious", help="Hostile ones among them (default: 1)."),
     rounds: int | None = typer.Option(None, "--rounds", help="Rounds of training (default: 150)."),
-    seeds: int = typer.Option(1, "--seeds", help="Runs of each cell, with different seeds."),
+    seeds: int | None = typer.Option(
+        None,
+        "--seeds",
+        help="Runs of each cell, with different seeds (default: 1; of the best rules 3 if no attack or rule is named).",
+    ),
     references: int = typer.Option(0, "--references", help="Reference federations, for scores that compare with them."),
     rehearse: bool = typer.Option(
         False,
@@ -94,7 +98,8 @@ def audit(
     attacks = [component(a) for a in attack] or (None if held is None else held.needed_attacks)
     defenses = [component(d) for d in defense] or (None if held is None else held.needed_defenses)
     search = True if search is None and held is not None and held.about_the_plan else search
-    budget = auditing.budget_of(accuracy_cost, search, attacks is None and defenses is None)
+    left_to_us = attacks is None and defenses is None
+    budget = auditing.budget_of(accuracy_cost, search, left_to_us)
     specs = auditing.audit_specs(
         model=model,
         data=data,
@@ -104,7 +109,7 @@ def audit(
         clients=clients,
         malicious=malicious,
         rounds=rounds,
-        seeds=seeds,
+        seeds=auditing.planned_seeds(seeds, left_to_us),
         overrides=[*set_, *on_device(device)],
         plugins=plugin,
         out=out,
@@ -119,7 +124,8 @@ def audit(
             root=root,
             references=references,
             rehearse=rehearse,
-            eliminate=attacks is None and defenses is None,
+            eliminate=left_to_us,
+            spread=seeds is None,
             accuracy_cost=budget,
             jobs=jobs,
             ray=ray,

@@ -173,6 +173,9 @@ def decide(
             clients=clients,
             malicious=malicious,
             seeds=len({seed for seeds in evidence.by_seed.values() for seed in seeds}),
+            of_one_seed=tuple(
+                d for d in defenses if any(evidence.seeds(cell) < 2 for cell in evidence.by_seed if cell[1] == d)
+            ),
             targets=targets,
             tolerance=tolerance,
             max_cost=max_cost,

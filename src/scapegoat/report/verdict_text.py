@@ -43,6 +43,7 @@ class Findings:
     clients: int | None
     malicious: int | None
     seeds: int
+    of_one_seed: tuple[str, ...]
     targets: int
     tolerance: float
     max_cost: float
@@ -291,6 +292,11 @@ def _caveats(found: Findings) -> tuple[str, ...]:
         notes.append("One seed: the intervals cover the draw of the targets, not the luck of the training run.")
     elif found.seeds > 1:
         notes.append(f"Means and intervals over {found.seeds} seeds.")
+        if found.of_one_seed:
+            notes.append(
+                f"Of {listed([rule(name) for name in found.of_one_seed])} some runs have one seed: their intervals "
+                "cover the draw of the targets, not the luck of the training run."
+            )
     if found.scores > 1:
         notes.append(
             f"AUC and TPR above are those of the score that tells most, of up to {found.scores} tried in a cell; the "
