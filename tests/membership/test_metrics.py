@@ -62,6 +62,20 @@ def test_calls_agree_with_counting(case):
         assert figure.value <= figure.high + 1e-12
 
 
+@pytest.mark.parametrize("step", [0.0, 0.5, 100.0])
+@pytest.mark.parametrize("targets", [12, 40, 301])
+def test_auc_interval_is_that_of_all_pairs_of_each_resample(targets, step):
+    rng = np.random.default_rng(targets)
+    member = np.arange(targets) % 3 == 0
+    scores = rng.normal(size=targets) + 0.6 * member
+    scores[-2:] = [np.inf, -np.inf]
+    scores = np.round(scores / step) * step if step else scores
+    found = auc(scores, member, seed=3)
+    low, high = reference.auc_interval(scores, member, metrics.RESAMPLES, seed=3)
+    assert found.low == pytest.approx(min(low, found.value), abs=1e-12)
+    assert found.high == pytest.approx(max(high, found.value), abs=1e-12)
+
+
 def test_auc_interval_covers_the_truth_about_as_often_as_it_says():
     rng = np.random.default_rng(0)
     truth = 0.7602  # of two unit normals one apart

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import comb
 
+import numpy as np
+
 
 def auc(scores, member):
     """Count every (member, non-member) pair."""
@@ -41,3 +43,14 @@ def best_threshold_accuracy(scores, member):
 def binomial_tail(hits, trials, p):
     """P(X >= hits) for X ~ Binomial(trials, p)."""
     return sum(comb(trials, k) * p**k * (1 - p) ** (trials - k) for k in range(hits, trials + 1))
+
+
+def auc_interval(scores, member, resamples, seed=0):
+    """Members and others drawn again with replacement, every pair compared, 2.5% cut off at either end."""
+    inside, outside = np.sort(scores[member]), np.sort(scores[~member])
+    rng = np.random.default_rng(seed)
+    weight_in = rng.multinomial(len(inside), np.full(len(inside), 1 / len(inside)), size=resamples)
+    weight_out = rng.multinomial(len(outside), np.full(len(outside), 1 / len(outside)), size=resamples)
+    won = (inside[:, None] > outside[None, :]) + 0.5 * (inside[:, None] == outside[None, :])
+    pairs = len(inside) * len(outside)
+    return np.quantile([a @ won @ b / pairs for a, b in zip(weight_in, weight_out, strict=True)], [0.025, 0.975])

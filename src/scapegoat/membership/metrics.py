@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -183,14 +184,27 @@ def auc(scores: np.ndarray, member: np.ndarray, seed: int = 0) -> Estimate:
     if wins.min() == len(outside) or wins.max() == 0:
         bound = rate(len(outside), len(outside)) if len(outside) <= len(inside) else rate(len(inside), len(inside))
         return Estimate(value, bound.low, 1.0) if value > 0.5 else Estimate(value, 0.0, 1.0 - bound.low)
-    rng = np.random.default_rng(seed)
-    # Resampling with counts: win[i, j] is the same for every resample, only the weights change.
-    win = (inside[:, None] > outside[None, :]) + 0.5 * (inside[:, None] == outside[None, :])
-    weight_in = rng.multinomial(len(inside), np.full(len(inside), 1 / len(inside)), size=RESAMPLES)
-    weight_out = rng.multinomial(len(outside), np.full(len(outside), 1 / len(outside)), size=RESAMPLES)
-    samples = np.einsum("ri,ri->r", weight_in @ win, weight_out) / (len(inside) * len(outside))
+    weight_in, weight_out = _resampled(len(inside), len(outside), seed)
+    # A member wins over the non-members below it, and half over its equals. All terms are halves of whole numbers, so
+    # the sums are exact in any order.
+    up_to = np.zeros((len(outside) + 1, RESAMPLES))
+    np.cumsum(weight_out, axis=0, out=up_to[1:])
+    twice_won = up_to[wins[0]] + up_to[wins[1]]
+    samples = np.einsum("ir,ir->r", weight_in, twice_won) / (2 * len(inside) * len(outside))
     low, high = np.quantile(samples, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(value, float(min(low, value)), float(max(high, value)))
+
+
+@functools.lru_cache(maxsize=2)
+def _resampled(members: int, others: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """How often each member and each non-member is in each resample: [members, resamples] and [others, resamples].
+
+    All scores of a run, and all runs of a seed, are resampled alike.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = [rng.multinomial(n, np.full(n, 1 / n), size=RESAMPLES) for n in (members, others)]
+    inside, outside = (np.ascontiguousarray(counts.T, dtype=np.int32) for counts in drawn)
+    return inside, outside
 
 
 def tpr_at_fpr(scores: np.ndarray, member: np.ndarray, fpr: float) -> Estimate:
