@@ -44,9 +44,8 @@ def _sweep(specs: dict[str, Spec], workers: int) -> float:
     with tempfile.TemporaryDirectory(prefix="scapegoat-bench-") as folder:
         store = RunStore(Path(folder))
         begun = time.perf_counter()
-        ProcessPool(
-            RunQueue(specs, outcome, None), store, jobs=workers, root=None, checkpoint_seconds=CHECKPOINT_SECONDS
-        ).work_off()
+        with ProcessPool(store, jobs=workers, root=None, checkpoint_seconds=CHECKPOINT_SECONDS) as pool:
+            pool.work_off(RunQueue(specs, outcome, None))
         seconds = time.perf_counter() - begun
     if len(outcome.summaries) != len(specs):
         raise RuntimeError(f"a run of the benchmark failed: {outcome.failures}")

@@ -9,16 +9,19 @@ import signal
 import sys
 from pathlib import Path
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from scapegoat import attacks
+from scapegoat import aggregation, attacks
 from scapegoat.errors import InputError, StorageError
 from scapegoat.experiments import RunStore, executors
 from scapegoat.experiments.executors import Event, execute
 from scapegoat.experiments.executors import run_queue as queue
 from scapegoat.experiments.executors.events import Outcome
+from scapegoat.experiments.executors.processes import ProcessPool
 from scapegoat.experiments.executors.run_queue import DEATHS_WITHOUT_PROGRESS, RunQueue
+from scapegoat.extending.plugins import load_plugins
 from tests.experiments.tiny import assert_same_numbers, spec, specs
 
 
@@ -96,6 +99,47 @@ def test_a_killed_worker_is_replaced_and_its_run_goes_on(tmp_path: Path) -> None
     assert retried
     assert "SIGKILL" in retried[0].reason
     assert_same_numbers(calm, stormy)
+
+
+def test_workers_stay_for_the_next_stage_and_the_dead_are_replaced(undisturbed: RunStore, tmp_path: Path) -> None:
+    def workers() -> set[int]:
+        return {child.pid for child in psutil.Process().children() if "worker" in " ".join(child.cmdline())}
+
+    store, before = RunStore(tmp_path), workers()
+    wanted = specs()
+    with ProcessPool(store, jobs=2, root=None) as pool:
+        assert execute(wanted[:2], store, jobs=2, pool=pool).complete
+        first = workers() - before
+        assert len(first) == 2
+        assert execute(wanted[2:4], store, jobs=2, pool=pool).complete
+        assert workers() - before == first
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        assert execute(wanted, store, jobs=2, pool=pool).complete
+        assert not workers() & first
+    assert workers() == before
+    assert_same_numbers(undisturbed, store)
+
+
+def test_workers_that_stayed_know_plugins_that_were_loaded_since(tmp_path: Path) -> None:
+    (tmp_path / "late_plugin.py").write_text(
+        "from scapegoat.aggregation.fedavg import FedAvg\n"
+        "from scapegoat.combining.rule import register\n"
+        "@register('late_mean')\n"
+        "class LateMean(FedAvg):\n"
+        "    pass\n"
+    )
+    store = RunStore(tmp_path / "out")
+    with ProcessPool(store, jobs=2, root=None) as pool:
+        assert execute(specs()[:2], store, jobs=2, pool=pool).complete
+        sys.path.insert(0, str(tmp_path))
+        try:
+            load_plugins(["late_plugin"])
+            late = [spec("passive", "late_mean", seed=s) for s in range(2)]
+            assert execute(late, store, jobs=2, pool=pool).failures == {}
+        finally:
+            sys.path.remove(str(tmp_path))
+            aggregation.registry._classes.pop("late_mean", None)
 
 
 def test_a_run_that_kills_its_workers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

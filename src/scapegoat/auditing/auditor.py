@@ -17,6 +17,7 @@ from scapegoat.auditing.user_input import Data, Model
 from scapegoat.errors import InputError, RunError, StorageError
 from scapegoat.experiments import RunStore, Spec
 from scapegoat.experiments.executors import Event, Failure, Outcome, cores, execute, named
+from scapegoat.experiments.executors.processes import ProcessPool
 from scapegoat.experiments.notebooks import notebook_progress
 from scapegoat.experiments.references import with_references
 from scapegoat.experiments.run import Result, prepare
@@ -191,41 +192,46 @@ def execute_cells(
     workers = 1 if specs[0].model.in_process else min(cores() if jobs is None else jobs, len(planned) + len(extra))
     outcome = Outcome()
 
-    def go(runs: Iterable[Spec]) -> None:
-        found = execute(runs, store, root=root, jobs=workers, ray=ray, gpus_per_run=gpus_per_run, on_event=on_event)
-        if found.stopped:
-            raise StorageError(f"audit: {found.stopped}; the same audit goes on once that is fixed")
-        outcome.summaries.update(found.summaries)
-        outcome.failures.update(found.failures)
-        outcome.unsealed.update(found.unsealed)
+    # The stages share their workers, which start once and keep what they have loaded.
+    with ProcessPool(store, jobs=workers, root=root) as pool:
 
-    spread = spread and eliminate
-    planner = (
-        None
-        if accuracy_cost is None
-        else Planner(planned, store, outcome, go, accuracy_cost, root, helping, spread=spread)
-    )
-    opening = {} if planner is None else named(planner.opening(), root)
-    more = 0 if planner is None else planner.expected()
+        def go(runs: Iterable[Spec]) -> None:
+            found = execute(
+                runs, store, root=root, jobs=workers, ray=ray, gpus_per_run=gpus_per_run, on_event=on_event, pool=pool
+            )
+            if found.stopped:
+                raise StorageError(f"audit: {found.stopped}; the same audit goes on once that is fixed")
+            outcome.summaries.update(found.summaries)
+            outcome.failures.update(found.failures)
+            outcome.unsealed.update(found.unsealed)
 
-    def announce(count: int, certain: bool) -> None:
-        if on_plan is not None:
-            on_plan(count + len(extra) + more, certain and not more)
-
-    beside = {**extra, **{name: spec for name, spec in opening.items() if name not in planned}}
-    if eliminate:
-        chosen, left_out = in_stages(
-            planned, beside, go, announce, outcome, spread=spread, last=None if planner is None else planner.first
+        spread = spread and eliminate
+        planner = (
+            None
+            if accuracy_cost is None
+            else Planner(planned, store, outcome, go, accuracy_cost, root, helping, spread=spread)
         )
-    else:
-        chosen, left_out = planned, []
-        announce(len(planned), True)
-        go([*planned.values(), *beside.values()])
-    rehearsals = {name: spec for cell in chosen for name, spec in helpers[cell].items()} if rehearse else {}
-    if rehearsals:
-        announce(len(chosen) + len(rehearsals), True)
-        go(rehearsals.values())
-    found = None if planner is None else planner.find(chosen.values())
+        opening = {} if planner is None else named(planner.opening(), root)
+        more = 0 if planner is None else planner.expected()
+
+        def announce(count: int, certain: bool) -> None:
+            if on_plan is not None:
+                on_plan(count + len(extra) + more, certain and not more)
+
+        beside = {**extra, **{name: spec for name, spec in opening.items() if name not in planned}}
+        if eliminate:
+            chosen, left_out = in_stages(
+                planned, beside, go, announce, outcome, spread=spread, last=None if planner is None else planner.first
+            )
+        else:
+            chosen, left_out = planned, []
+            announce(len(planned), True)
+            go([*planned.values(), *beside.values()])
+        rehearsals = {name: spec for cell in chosen for name, spec in helpers[cell].items()} if rehearse else {}
+        if rehearsals:
+            announce(len(chosen) + len(rehearsals), True)
+            go(rehearsals.values())
+        found = None if planner is None else planner.find(chosen.values())
     results = _collected(chosen, store, outcome, helpers)
     return Audit(
         tuple(results),

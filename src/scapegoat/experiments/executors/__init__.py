@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scapegoat import devices
 from scapegoat.errors import InputError, Stopped, StorageError
@@ -25,6 +25,9 @@ from scapegoat.experiments.spec import Spec, parse
 from scapegoat.experiments.staging import Pins
 from scapegoat.experiments.store import RunStore
 from scapegoat.limits import refuse_many_jobs
+
+if TYPE_CHECKING:
+    from scapegoat.experiments.executors.processes import ProcessPool
 
 __all__ = ["Event", "Failure", "Outcome", "cores", "execute", "named"]
 
@@ -57,13 +60,15 @@ def execute(
     on_event: OnEvent | None = None,
     recompute_damaged: bool = False,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    pool: ProcessPool | None = None,
 ) -> Outcome:
     """Compute the runs that are not there yet; one that fails is reported, the others go on.
 
     `jobs` above 1 starts so many worker processes, one torch thread each. `ray` (`auto`, `local` or an address) means a
     Ray cluster instead; `local` starts one of `jobs` workers here. Of runs on an accelerator as many are computed at
     once as their share of it, `gpus_per_run`, allows; one that runs out of memory is tried again alone. A run folder
-    that is damaged counts as failed unless `recompute_damaged`. Ctrl-C saves what is under way and raises Stopped, a
+    that is damaged counts as failed unless `recompute_damaged`. `pool` has workers of the same store that stay for the
+    next call. Ctrl-C saves what is under way and raises Stopped, a
     KeyboardInterrupt.
     """
     runs = RunStore(store) if isinstance(store, str | Path) else store
@@ -75,7 +80,7 @@ def execute(
     share = _share(wanted.values(), gpus_per_run, here=ray is None)
     queue = RunQueue(wanted, outcome, on_event)
     try:
-        _work_off(queue, runs, ray, share, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
+        _work_off(queue, runs, ray, share, pool, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds)
     except KeyboardInterrupt:
         done = sum(runs.has(name) for name in every)
         raise Stopped(
@@ -92,6 +97,7 @@ def _work_off(
     runs: RunStore,
     ray: str | None,
     share: float,
+    pool: ProcessPool | None,
     *,
     jobs: int,
     root: str | Path | None,
@@ -105,11 +111,13 @@ def _work_off(
         )
     elif jobs == 1 or queue.waiting < 2:
         serial.work_off(queue, runs, root=root, checkpoint_seconds=checkpoint_seconds)
+    elif pool is not None:
+        pool.work_off(queue, gpus=share)
     else:
         from scapegoat.experiments.executors.processes import ProcessPool
 
-        pool = ProcessPool(queue, runs, jobs=jobs, gpus=share, root=root, checkpoint_seconds=checkpoint_seconds)
-        pool.work_off()
+        with ProcessPool(runs, jobs=jobs, root=root, checkpoint_seconds=checkpoint_seconds) as own:
+            own.work_off(queue, gpus=share)
 
 
 def _share(specs: Iterable[Spec], gpus_per_run: float, *, here: bool) -> float:

@@ -27,6 +27,7 @@ import torch
 from scapegoat.errors import RunError
 from scapegoat.experiments.executors.run_queue import RunQueue
 from scapegoat.experiments.foreign import foreign_modules
+from scapegoat.experiments.run import CHECKPOINT_SECONDS
 from scapegoat.experiments.store import RunStore
 
 GRACE_SECONDS = 60.0
@@ -81,42 +82,57 @@ def runs_at_once(devices: int, gpus: float) -> int:
 
 
 class ProcessPool:
-    """`jobs` workers for one queue."""
+    """Workers for one queue after the other: they start with the first and stay, with what they have loaded."""
 
     def __init__(
-        self,
-        queue: RunQueue,
-        store: RunStore,
-        *,
-        jobs: int,
-        root: str | Path | None,
-        checkpoint_seconds: float,
-        gpus: float = 0.0,
+        self, store: RunStore, *, jobs: int, root: str | Path | None, checkpoint_seconds: float = CHECKPOINT_SECONDS
     ) -> None:
-        """`gpus` is each run's share of an accelerator; 0 where no run needs one."""
-        self._queue = queue
-        self._devices = dealt_out({spec.device for spec in queue.specs.values()})
-        self._jobs = min(jobs, runs_at_once(len(self._devices), gpus)) if gpus else jobs
-        self._setup = {
-            "store": str(store.directory),
-            "root": None if root is None else str(root),
-            "checkpoint_seconds": checkpoint_seconds,
-            "path": sys.path,
-            "modules": foreign_modules(),
-        }
+        self._store, self._root, self._most, self._seconds = store, root, jobs, checkpoint_seconds
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         self._failed_starts = 0
+        self._jobs = jobs
+        self._devices: list[str] = []
+        self._setup: dict[str, Any] = {}
+        self._queue: RunQueue
 
-    def work_off(self) -> None:
-        """Compute every run of the queue; on KeyboardInterrupt the workers save what they are at, then it goes on."""
+    def __enter__(self) -> ProcessPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def work_off(self, queue: RunQueue, *, gpus: float = 0.0) -> None:
+        """Compute every run of the queue; on KeyboardInterrupt the workers save what they are at, then it goes on.
+
+        `gpus` is each run's share of an accelerator; 0 where no run needs one.
+        """
+        self._queue = queue
+        devices = dealt_out({spec.device for spec in queue.specs.values()})
+        jobs = min(self._most, runs_at_once(len(devices), gpus)) if gpus else self._most
+        setup = {
+            "store": str(self._store.directory),
+            "root": None if self._root is None else str(self._root),
+            "checkpoint_seconds": self._seconds,
+            "path": list(sys.path),
+            "modules": foreign_modules(),
+        }
+        if (devices, jobs, setup) != (self._devices, self._jobs, self._setup):
+            self._dismiss()  # what they were told when they started no longer holds
+        self._devices, self._jobs, self._setup = devices, jobs, setup
         try:
-            while self._queue.open:
+            while queue.open:
                 self._fill()
                 for key, _ in self._selector.select():
                     self._read(key.data)
-        finally:
-            self._stop()
+        except BaseException:
+            self._dismiss()
+            raise
+
+    def close(self) -> None:
+        """Send the workers home."""
+        self._dismiss()
+        self._selector.close()
 
     def _fill(self) -> None:
         idle = [w for w in self._workers if w.task is None]
@@ -192,7 +208,7 @@ class ProcessPool:
         worker.process.stdout.close()
         worker.complaints.close()
 
-    def _stop(self) -> None:
+    def _dismiss(self) -> None:
         """Let every worker end its round and save it; kill those that take too long, or all on a second Ctrl-C."""
         try:
             for worker in self._workers:
@@ -208,4 +224,3 @@ class ProcessPool:
                 worker.process.kill()
                 worker.process.wait()
                 self._forget(worker)
-            self._selector.close()
