@@ -10,7 +10,7 @@ from scapegoat.experiments.references import reference_specs, with_references
 from tests.auditing.test_plan import TINY
 
 REFERENCES = 4
-HELD = {**TINY, "rounds": 10, "seeds": 2}
+HELD = {**TINY, "seeds": 2}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_an_audit_stopped_among_the_references_of_its_plan_goes_on_to_the_same_p
 
 def test_a_rehearsal_rehearses_the_plan_too(tmp_path):
     found = sg.audit(
-        **{**TINY, "rounds": 5, "attacks": ["passive"], "defenses": ["fedavg"], "accuracy_cost": 0.5},
+        **{**TINY, "attacks": ["passive"], "defenses": ["fedavg"], "accuracy_cost": 0.5},
         references=2,
         rehearse=True,
         out=tmp_path,

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from scapegoat.auditing.candidates import DECAYS, Bench, Candidate
-from scapegoat.auditing.searching import MOST_COMPLETED, MOST_HELD, Found, Search, found_in
+from scapegoat.auditing.run_figures import Found, found_in
+from scapegoat.auditing.searching import MOST_COMPLETED, MOST_HELD, Search
 from scapegoat.experiments import Spec, parse
 from scapegoat.experiments.executors import named
 from scapegoat.membership.metrics import Estimate
@@ -56,11 +57,12 @@ class Runs:
         told: Callable[[Spec], tuple[float, float]] = figure,
         fails: Callable[[Spec], bool] = lambda spec: False,
         helped: Callable[[Spec], float] | None = None,
+        doubt: Callable[[Spec], str] = lambda spec: "",
         **federation: Any,
     ) -> None:
         self.known: dict[str, Found] = {}
         self.asked: list[str] = []
-        self.told, self.fails, self.helped = told, fails, helped
+        self.told, self.fails, self.helped, self.doubt = told, fails, helped, doubt
         specs = matrix(**federation)
         self.bench = Bench(specs, "fedavg", held=helped is not None)
         self.held: list[Candidate] = []
@@ -73,7 +75,7 @@ class Runs:
             if name not in self.asked:
                 self.asked.append(name)
                 if not self.fails(spec):
-                    self.known[name] = found(spec, self.told)
+                    self.known[name] = replace(found(spec, self.told), doubt=self.doubt(spec))
 
     def hold(self, candidate: Candidate) -> None:
         """References find what `helped` says."""
@@ -101,6 +103,19 @@ def test_the_plan_leaks_least_within_the_budget() -> None:
     assert runs.search.complete(plan)
     costs = {c: 0.7 - runs.known[runs.bench.name(c, "passive")].test_accuracy for c in (plan, runs.bench.today)}
     assert costs[plan] <= 0.03
+
+
+def test_a_setting_is_attacked_for_the_rounds_that_watching_recommends() -> None:
+    runs = Runs()
+    runs.plan()
+    watched = {(c.rule, c.protect): runs.search.stop(c) for c in runs.search.met if c.rounds == ROUNDS}
+    attacked = {
+        (c.rule, c.protect): c.rounds
+        for c in runs.search.met
+        if json.loads(c.protect) and runs.bench.name(c, "gradient_ascent") in runs.known
+    }
+    assert min(attacked.values()) < ROUNDS
+    assert all(rounds <= watched[setting] for setting, rounds in attacked.items())
 
 
 def test_a_larger_budget_never_leaks_more() -> None:
@@ -137,6 +152,32 @@ def test_an_attack_that_only_the_last_stage_tries_takes_the_plan_back() -> None:
     plan = runs.plan()
     assert json.loads(plan.protect) == []
     assert runs.search.leakage(plan) < 0.8
+
+
+@pytest.mark.parametrize("attack", ["adaptive", "shadow", "passive"])
+def test_a_setting_of_which_an_attack_failed_is_never_recommended(attack: str) -> None:
+    """Nobody knows what that attack would have found."""
+    runs = Runs(fails=lambda spec: spec.attack.name == attack and bool(spec.federation.protect))
+    plan = runs.plan()
+    assert json.loads(plan.protect) == []
+    assert plan == runs.bench.today or runs.search.complete(plan)
+
+
+def test_where_every_attack_on_a_change_fails_today_stays() -> None:
+    today = {s.hash for s in matrix()}
+    runs = Runs(fails=lambda spec: spec.attack.name != "passive" and spec.hash not in today)
+    assert runs.plan() == runs.bench.today
+
+
+def test_a_setting_that_has_learnt_nothing_yet_is_never_recommended() -> None:
+    """Stopping after ten rounds hides everything, since there is nothing to hide."""
+
+    def told(spec: Spec) -> tuple[float, float]:
+        return 0.5 + 0.01 * spec.federation.rounds, 0.7
+
+    assert names(Runs(told=told).plan())[2] == 10
+    runs = Runs(told=told, doubt=lambda spec: "untrained" if spec.federation.rounds < 20 else "")
+    assert names(runs.plan())[2] != 10
 
 
 def test_the_recommended_plan_has_met_every_attack_at_its_own_number_of_rounds() -> None:

@@ -241,6 +241,7 @@ def execute_cells(
         left_out=tuple(left_out),
         references=references,
         plan=found,
+        no_plan="" if planner is None else planner.refused(),
         plan_results=() if planner is None else planner.results(),
         unsealed=len(outcome.unsealed),
     )

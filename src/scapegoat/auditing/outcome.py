@@ -45,6 +45,8 @@ class Audit(Shown):
     """Reference federations that the scores were helped by."""
     plan: Plan | None = None
     """What to do about it: rule, protections, rounds; None if none was searched."""
+    no_plan: str = ""
+    """Why no plan was searched though one was asked for."""
     plan_results: tuple[Result, ...] = ()
     """The runs of the recommended setting."""
     unsealed: int = 0
@@ -73,6 +75,7 @@ class Audit(Shown):
         reasons = {describe(run.spec.defense): run.reason for run in self.left_out}
         notes = [f"{unsealed_words(self.unsealed)}."] if self.unsealed else []
         notes += [f"{rule} did not get all attacks and seeds: {reason}." for rule, reason in reasons.items()]
+        notes += [self.no_plan] if self.no_plan else []
         if not self.references and all(r.spec.evaluation.design == "coin" for r in self.results):
             scores = ", ".join(name for name, cls in registry.classes() if cls.needs_references and not cls.oracle)
             notes.append(

@@ -9,7 +9,7 @@ from scapegoat.auditing.plan_lines import changed
 from scapegoat.protections import registry as protections
 from scapegoat.report.measures import ATTACK_NAMES, interval
 from scapegoat.report.planned import Option
-from scapegoat.report.wording import compared
+from scapegoat.report.wording import compared, listed
 
 STILL_TOLD = 0.6
 """From this AUC on the plan is said to leave something."""
@@ -33,10 +33,20 @@ def headline(today: Option, chosen: Option) -> str:
     return f"Do this: {text}."
 
 
-def sentences(today: Option, chosen: Option, budget: float, tried: int, coins: bool = True) -> tuple[str, ...]:
+def sentences(
+    today: Option,
+    chosen: Option,
+    budget: float,
+    tried: int,
+    fresh: Option | None = None,
+    confirmed: bool | None = None,
+    *,
+    coins: bool = True,
+) -> tuple[str, ...]:
     """What that gains, what it costs, who has to do it, what it leaves, and by what scores.
 
-    Only where `coins` made the members can there be reference federations.
+    `fresh` is the recommended setting by the seeds alone that had no part in the choice, `confirmed` whether they agree
+    with it. Only where `coins` made the members can there be reference federations.
     """
     found = [f"Today, {_told(today)}; guessing gets 50."]
     if chosen != today:
@@ -57,6 +67,12 @@ def sentences(today: Option, chosen: Option, budget: float, tried: int, coins: b
             f"The figures are by the strongest score, among them those that compare with {chosen.references} reference "
             "federations of each setting."
         )
+        if chosen.unfit:
+            names = listed([ATTACK_NAMES.get(attack, attack) for attack in chosen.unfit])
+            found.append(
+                f"They do not fit the runs attacked by {names}: there the figure is by the scores of the run alone; "
+                "--rehearse trains references under the attack."
+            )
     else:
         more = "; --references 16 holds the plan against stronger ones" if coins else ""
         found.append(f"The figures are by the scores of one run{more}.")
@@ -65,10 +81,11 @@ def sentences(today: Option, chosen: Option, budget: float, tried: int, coins: b
             f"It was chosen among {tried} settings by one seed, and the figures are those that it was chosen by; "
             "--seeds 3 adds runs that had no part in the choice."
         )
-    else:
+    elif fresh is not None:
         found.append(
-            f"It was chosen among {tried} settings by one seed; the figures are means over that one and "
-            f"{chosen.seeds - 1} more, which had no part in the choice."
+            f"It was chosen among {tried} settings by one seed; the figures are means over {chosen.seeds}. By the "
+            f"{fresh.seeds} that had no part in the choice alone it {_costs(fresh)}, and the worst attack has an AUC "
+            f"of {fresh.leakage.value:.2f}{'.' if confirmed else ': by these it would not have been chosen.'}"
         )
     return tuple(found)
 
@@ -83,13 +100,16 @@ def _told(option: Option) -> str:
 
 
 def _price(today: Option, chosen: Option, budget: float) -> str:
-    lost = 100 * chosen.cost
-    costs = f"costs {lost:.1f} points of test accuracy" if lost >= 0.05 else "costs no test accuracy"
     return (
-        f"It {costs} while nobody attacks ({100 * chosen.test_accuracy:.1f}% correct instead of "
+        f"It {_costs(chosen)} while nobody attacks ({100 * chosen.test_accuracy:.1f}% correct instead of "
         f"{100 * today.test_accuracy:.1f}%; the budget is {100 * budget:g} points), and under the worst attack the "
         f"model is {100 * chosen.under_attack:.1f}% correct (today {100 * today.under_attack:.1f}%)."
     )
+
+
+def _costs(option: Option) -> str:
+    lost = 100 * option.cost
+    return f"costs {lost:.1f} points of test accuracy" if lost >= 0.05 else "costs no test accuracy"
 
 
 def _said(written: Mapping[str, Any]) -> str:

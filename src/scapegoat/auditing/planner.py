@@ -13,7 +13,8 @@ from scapegoat.auditing import plan_lines, plan_words
 from scapegoat.auditing.candidates import Bench, Candidate, rule_text
 from scapegoat.auditing.elimination import PLAIN, WATCHING
 from scapegoat.auditing.helping import Helping
-from scapegoat.auditing.searching import MOST_HELD, Found, Go, Search, found_in
+from scapegoat.auditing.run_figures import Found, found_in
+from scapegoat.auditing.searching import MOST_HELD, Go, Search
 from scapegoat.errors import InputError
 from scapegoat.experiments import RunStore, Spec, parse
 from scapegoat.experiments.executors import Failure, Outcome, named
@@ -78,8 +79,14 @@ class Planner:
         return self._search.watched(self._rules(chosen)) if self._can_start() else []
 
     def _can_start(self) -> bool:
-        """Whether today's setting has a run to start from."""
-        return self._look(self._bench.name(self._bench.today, WATCHING)) is not None
+        """Whether today's setting has a run to start from, and one that says something."""
+        watched = self._look(self._bench.name(self._bench.today, WATCHING))
+        return watched is not None and not watched.doubt
+
+    def refused(self) -> str:
+        """Why no plan was searched though today's setting has a run; empty if one was."""
+        watched = self._look(self._bench.name(self._bench.today, WATCHING))
+        return "" if watched is None or not watched.doubt else f"No plan was searched: {watched.doubt}."
 
     def find(self, chosen: Iterable[Spec]) -> Plan | None:
         """The plan; `chosen` are the matrix's runs that count. None if today's setting has no run to start from."""
@@ -94,15 +101,20 @@ class Planner:
         options = {c: found for c in search.met if (found := self._option(c)) is not None}
         today, chosen_option = options[bench.today], options[best]
         tried = len(options)
+        fresh = None if best == bench.today else self._option(best, bench.seeds[1:])
+        confirmed = None if fresh is None else search.confirms(bench.today, fresh.leakage.value, fresh.cost)
         return Plan(
             budget=self._budget,
             today=today,
             recommended=chosen_option,
             options=tuple(options.values()),
             headline=plan_words.headline(today, chosen_option),
-            sentences=plan_words.sentences(today, chosen_option, self._budget, tried, coins=self._coins()),
+            sentences=plan_words.sentences(
+                today, chosen_option, self._budget, tried, fresh, confirmed, coins=self._coins()
+            ),
             do=plan_lines.lines(chosen_option, self._matrix[0]),
             failed=tuple(self._failed()),
+            confirmed=confirmed,
         )
 
     def results(self) -> tuple[Result, ...]:
@@ -159,7 +171,7 @@ class Planner:
                 del self._outcome.summaries[name]
                 self._outcome.failures[name] = Failure(name, parse(self._store.spec(name)), str(error))
                 return None
-            self._known[name] = found_in({**summary, **helped}, self._store.rounds(name))
+            self._known[name] = found_in({**summary, **helped}, self._store.rounds(name), self._store.spec(name))
         return self._known.get(name)
 
     def _failed(self) -> Iterable[str]:
@@ -167,13 +179,14 @@ class Planner:
             if failure.spec.federation.protect:
                 yield f"{failure.name[:12]}: {failure.reason}"
 
-    def _option(self, candidate: Candidate) -> Option | None:
-        """What is known of a candidate, over the seeds that it has all runs of."""
+    def _option(self, candidate: Candidate, among: Sequence[int] | None = None) -> Option | None:
+        """What is known of a candidate, over the seeds (`among` these) that it has all runs of."""
         bench, search = self._bench, self._search
         met = [a for a in bench.attacks(candidate) if self._look(bench.name(candidate, a)) is not None]
-        if WATCHING not in met:
+        asked = bench.seeds if among is None else among
+        seeds = [s for s in asked if all(self._look(bench.name(candidate, a, s)) is not None for a in met)]
+        if WATCHING not in met or not seeds:
             return None
-        seeds = [s for s in bench.seeds if all(self._look(bench.name(candidate, a, s)) is not None for a in met)]
         found = {a: [f for s in seeds if (f := self._look(bench.name(candidate, a, s)))] for a in met}
         leakage = {a: over_seeds([f.auc for f in of]) for a, of in found.items()}
         tests = {a: _mean([f.test_accuracy for f in of]) for a, of in found.items()}
@@ -195,6 +208,7 @@ class Planner:
             runs=tuple(bench.name(candidate, a, s) for s in seeds for a in met),
             seeds=len(seeds),
             references=min(len(self._helpers.get(bench.name(candidate, a, s), ())) for s in seeds for a in met),
+            unfit=tuple(a for a, of in found.items() if any(f.unfit for f in of)),
             epsilon=max(epsilons, default=None),
             stops=tuple(Stop(r, s.auc, s.test) for r, s in sorted(search.stops(candidate).items())),
         )

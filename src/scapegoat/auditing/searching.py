@@ -12,15 +12,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from dataclasses import replace
+from typing import NamedTuple
 
 from scapegoat.auditing.candidates import BLUNT, Bench, Candidate
 from scapegoat.auditing.elimination import WATCHING
+from scapegoat.auditing.run_figures import Found
 from scapegoat.experiments import Spec
-from scapegoat.membership.metrics import Estimate
 from scapegoat.protections import registry as protections
 
 AT_ONCE = 2
@@ -40,31 +38,6 @@ TRADE = 0.5
 """What a share of test accuracy counts in AUC within the budget: of settings that leak alike, the better model."""
 RUINED = 1.0
 """What a share of test accuracy counts that an attack takes beyond twice the budget."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What one run tells: the AUC of its strongest score, the test accuracy, and both by evaluated round.
-
-    By round it is the AUC of that round's margins, the one score that does not look back.
-    """
-
-    auc: Estimate
-    test_accuracy: float
-    by_round: Mapping[int, tuple[float, float]]
-    epsilon: float | None = None
-
-
-def found_in(summary: Mapping[str, Any], rounds: pa.Table) -> Found:
-    """The figures of a finished run."""
-    worst = summary["membership"]["worst_score"]
-    low, high = worst["auc_ci"]
-    by_round = {}
-    if "attack_auc" in rounds.column_names:
-        columns = (rounds[name].to_pylist() for name in ("round", "attack_auc", "test_accuracy"))
-        by_round = {r + 1: (a, t) for r, a, t in zip(*columns, strict=True) if a is not None and t is not None}
-    epsilon = (summary.get("privacy") or {}).get("epsilon")
-    return Found(Estimate(worst["auc"], low, high), summary["test_accuracy"], by_round, epsilon)
 
 
 class Stopped(NamedTuple):
@@ -134,13 +107,17 @@ class Search:
         return replace(stopped, rule=self._bench.bounded) if plain else stopped
 
     def _complete(self, entries: Mapping[Candidate, Candidate]) -> list[Candidate]:
-        """Give all attacks to the best, as known so far, until the best has met them all; those that have."""
-        completed: list[Candidate] = [self._bench.today]
+        """Give all attacks to the best, as known so far, until the best has met them all; those that have.
+
+        One of which a run failed has not: who knows what that attack would have found.
+        """
+        given: list[Candidate] = [self._bench.today]
         while True:
+            completed = [c for c in given if c == self._bench.today or self.complete(c)]
             ranked = sorted(entries.values(), key=lambda c: self._rank_stopped(c, entries))
-            waiting = [c for c in ranked if c not in completed]
+            waiting = [c for c in ranked if c not in given]
             best = min(completed, key=lambda c: self._rank_stopped(c, entries))
-            if not waiting or len(completed) > MOST_COMPLETED:
+            if not waiting or len(given) > MOST_COMPLETED:
                 return completed
             unaffordable, leaks, _ = self._rank_stopped(waiting[0], entries)
             if self._rank_stopped(best, entries) <= (unaffordable, leaks + CLOSE):
@@ -149,7 +126,7 @@ class Search:
             firsts = list({c.rule: c for c in reversed(waiting)}.values())
             batch = sorted(firsts, key=waiting.index)[:AT_ONCE]
             self._go(spec for c in batch for spec in self._bench.specs(c))
-            completed += batch
+            given += batch
 
     def _best(self, completed: Sequence[Candidate], entries: Mapping[Candidate, Candidate]) -> Candidate:
         """The best of those that have met all attacks; of those that were held against references, if any can be.
@@ -165,11 +142,12 @@ class Search:
         if self._hold is None:
             return min(completed, key=rank)
         met, held, kinds = list(completed), [self._bench.today], set[frozenset[str]]()
+        broken: list[Candidate] = []
         self._hold(self._bench.today)
         while len(held) <= MOST_HELD:
             bar = min(map(rank, held))
             others = [c for c in entries.values() if c.kind not in kinds] if kinds else []
-            better = [c for c in dict.fromkeys([*met, *others]) if c not in held and rank(c) < bar]
+            better = [c for c in dict.fromkeys([*met, *others]) if c not in [*held, *broken] and rank(c) < bar]
             if not better:
                 break
             found = min([c for c in better if c.kind not in kinds] or better, key=rank)
@@ -177,10 +155,16 @@ class Search:
             if found not in met:
                 self._go(self._bench.specs(found))
                 met.append(found)
-            if rank(found) < bar:
+            if not self.complete(found):
+                broken.append(found)
+            elif rank(found) < bar:
                 self._hold(found)
                 held.append(found)
         return min(held, key=rank)
+
+    def confirms(self, today: Candidate, leakage: float, cost: float) -> bool:
+        """Whether figures of seeds that had no part in the choice would recommend the same."""
+        return cost <= self._budget + 1e-9 and leakage < self.leakage(today) - GAIN
 
     def leakage(self, candidate: Candidate) -> float:
         """The largest AUC of the attacks that it has met so far; 1 if it has met none."""
@@ -244,7 +228,9 @@ class Search:
         trouble = 2 * acting.count("client") + ("server" in acting) + (candidate.rule != self._bench.plain)
         ruined = max(0.0, self._expected_under_attack() - stop.attacked)
         leaks = stop.auc + TRADE * cost + SIMPLER * trouble + RUINED * ruined
-        return not self._affordable(stop), leaks, cost
+        watched = self._of(candidate, WATCHING)
+        useless = watched is None or bool(watched.doubt)
+        return useless or not self._affordable(stop), leaks, cost
 
     def _rank_stopped(self, candidate: Candidate, entries: Mapping[Candidate, Candidate]) -> tuple[bool, float, float]:
         """The same for a candidate stopped early: by its own runs where it has any, else by the longer one's rounds."""

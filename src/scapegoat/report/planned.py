@@ -26,7 +26,8 @@ class Option:
     merely watching. `test_accuracy` is without an attack, `under_attack` the least under one, `cost` what is lost
     against today's setting, without an attack. It is `complete` once every attack has been tried. `stops` has a point
     per evaluated round: the AUC of the attack that sees most there, beside the test accuracy without an attack.
-    `references` is how many reference federations its scores were helped by.
+    `references` is how many reference federations its scores were helped by, but for the `unfit` attacks, which decide
+    the margins themselves: there the scores are those of the run alone.
     """
 
     rule: Any
@@ -45,6 +46,7 @@ class Option:
     epsilon: float | None = None
     stops: tuple[Stop, ...] = ()
     references: int = 0
+    unfit: tuple[str, ...] = ()
 
     @property
     def rule_label(self) -> str:
@@ -63,7 +65,8 @@ class Plan:
     """What to do, and what it was chosen from.
 
     `options` hold today's setting and the recommended one; `recommended` is today's where nothing within the `budget`
-    of test accuracy leaks less. `do` are the lines to write into a spec and into a Flower app, by title.
+    of test accuracy leaks less. `do` are the lines to write into a spec and into a Flower app, by title. `confirmed`:
+    whether seeds that had no part in the choice keep to the budget and leak less than today's; None without such seeds.
     """
 
     budget: float
@@ -74,6 +77,7 @@ class Plan:
     sentences: tuple[str, ...] = ()
     do: Mapping[str, str] = field(default_factory=dict)
     failed: tuple[str, ...] = ()
+    confirmed: bool | None = None
 
     @property
     def changes(self) -> bool:
@@ -134,6 +138,7 @@ class Plan:
             "options": [{**_values(o), "on_frontier": o in frontier} for o in self.options],
             "do": dict(self.do),
             "failed": list(self.failed),
+            "confirmed": self.confirmed,
         }
 
 
@@ -170,6 +175,7 @@ def _values(option: Option) -> dict[str, Any]:
         "complete": option.complete,
         "seeds": option.seeds,
         "references": option.references,
+        "references_unfit": list(option.unfit),
         "epsilon": option.epsilon,
         "runs": list(option.runs),
     }
