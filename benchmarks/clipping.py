@@ -1,4 +1,4 @@
-"""The clients' clipped and noisy gradients beside their plain ones: what record-level DP-SGD adds to a round."""
+"""What record-level DP-SGD adds: a round with it beside a plain one, and the clients' gradients alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.memory import peak_of_tensors
-from benchmarks.round import CASES
+from benchmarks.round import CASES, simulation
 from benchmarks.timing import interleaved, log, with_threads
 from scapegoat import models
 from scapegoat.gradients import client_gradients, clipped_gradients, private_gradients
@@ -54,6 +54,14 @@ def passes(case: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     return {"plain": plain, "clipped": clipped, "private": private}
 
 
+def rounds(case: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """A whole round of a case, plain and private, in federations with the same batches per client."""
+    dp_sgd = {"name": "dp_sgd", "sampling": "fixed"}
+    plain = simulation(case["model"], case["shape"], case["classes"])
+    private = simulation(case["model"], case["shape"], case["classes"], protect=(dp_sgd,))
+    return {"plain_round": plain.run_round, "private_round": private.run_round}
+
+
 def memory(functions: dict[str, Callable[[], Any]], updates: int) -> float:
     """Bytes in tensors at the peak of private gradients, with the `updates` themselves, as a multiple of plain ones."""
     peaks = {name: peak_of_tensors(function) + updates for name, function in functions.items()}
@@ -63,14 +71,18 @@ def memory(functions: dict[str, Callable[[], Any]], updates: int) -> float:
 def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
     log.info("clipped gradients of %s", name)
     functions = passes(case)
-    seconds = interleaved(functions, repeats)
+    seconds = interleaved(functions, repeats) | interleaved(rounds(case), repeats)
     return {
-        "plain_seconds": seconds["plain"],
-        "clipped_seconds": seconds["clipped"],
-        # A normal number per parameter and client costs as much whatever the batch.
-        "ratio_with_noise": seconds["private"] / seconds["plain"],
+        "plain_round_seconds": seconds["plain_round"],
+        "private_round_seconds": seconds["private_round"],
+        "round_ratio": seconds["private_round"] / seconds["plain_round"],
         "limit": LIMIT,
-        "ratio": seconds["clipped"] / seconds["plain"],
+        # The clients' gradients alone. A normal number per parameter and client costs as much whatever the batch.
+        "gradients": {
+            "plain_seconds": seconds["plain"],
+            "ratio_clipped": seconds["clipped"] / seconds["plain"],
+            "ratio_with_noise": seconds["private"] / seconds["plain"],
+        },
         "memory_ratio": memory(functions, updates_of(case)),
         "memory_limit": MEMORY_LIMIT,
     }

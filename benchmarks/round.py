@@ -47,7 +47,12 @@ def run(quick: bool = False, threads: int = 1) -> dict[str, Any]:
 
 
 def simulation(
-    model: dict[str, Any], shape: tuple[int, ...], classes: int, clients: int = 10, fraction: float = 0.8
+    model: dict[str, Any],
+    shape: tuple[int, ...],
+    classes: int,
+    clients: int = 10,
+    fraction: float = 0.8,
+    protect: tuple[Any, ...] = (),
 ) -> Simulation:
     """A federation without a hostile client, on made-up records of the shape."""
     generator = torch.Generator().manual_seed(0)
@@ -56,7 +61,7 @@ def simulation(
     dense = len(shape) == 3
     x = (torch.rand(records, *shape, generator=generator) < (0.5 if dense else 0.05)).to(torch.uint8)
     dataset = Dataset("made up", x, torch.randint(classes, (records,), generator=generator), classes)
-    setting = FederationSetting(clients=clients, malicious=0, fraction=fraction, rounds=10_000)
+    setting = FederationSetting(clients=clients, malicious=0, fraction=fraction, rounds=10_000, protect=protect)
     splits = split(dataset, DataSpec(), partition=IID(), benign=clients, targets=300, mask=300, seed=0)
     everybody = cast(
         dataset=dataset,

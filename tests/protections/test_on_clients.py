@@ -117,6 +117,27 @@ def test_an_empty_batch_sends_noise_and_a_loss() -> None:
     assert float(out.std()) == pytest.approx(1.0, rel=0.3)
 
 
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+@pytest.mark.parametrize("batch_size", [1, BATCH])
+def test_clients_that_share_a_pass_send_what_each_would_alone(sampling: str, batch_size: int) -> None:
+    """Noise and empty batches included: a client's update depends on nobody else's records."""
+    simulation = federation(batch_size=batch_size, protect=[{"name": "dp_sgd", "noise": 1.0, "sampling": sampling}])
+    benign, start = simulation.cast.benign, simulation.server.parameters
+    assert benign.local.shares_passes(simulation.model)
+    clients = [4, 1, 3, 0]
+    together, alone = torch.empty(2, len(clients), simulation.model.d)
+    loss, _ = benign.updates(7, clients, [start] * len(clients), together)
+    losses = [benign.updates(7, [c], [start], alone[i : i + 1])[0] for i, c in enumerate(clients)]
+    close(together, alone)
+    assert float(loss) == pytest.approx(sum(map(float, losses)) / len(clients))
+
+
+def test_clients_whose_protections_choose_examples_or_records_pass_alone() -> None:
+    for beside in ({"name": "loss_floor", "floor": 0.1}, {"name": "label_smoothing", "share": 0.1}):
+        simulation = federation(protect=[{"name": "dp_sgd"}, beside])
+        assert not simulation.cast.benign.local.shares_passes(simulation.model)
+
+
 @settings(max_examples=15, deadline=None)
 @given(floor=st.floats(0, 3), client=st.integers(0, 5))
 def test_records_below_the_floor_have_no_gradient(floor: float, client: int) -> None:

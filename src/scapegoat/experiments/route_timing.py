@@ -114,7 +114,7 @@ def _questions(cast: Cast) -> Iterator[Question]:
     model, vector = cast.model, cast.server.parameters
     honest = [c for c in cast.setting.pick(cast.seed, 0) if c < cast.setting.benign][:CLIENTS]
     updates = torch.empty(max(len(honest), 1), model.d)
-    if honest and cast.benign.local.shares_passes(model):
+    if honest and cast.benign.local.has_routes(model):
         candidates = _training(cast, honest[0])
         # Convolutions keep clients apart: one tells as much as all.
         honest = honest[:1] if any(c.images for c in candidates) else honest
@@ -136,7 +136,7 @@ def _questions(cast: Cast) -> Iterator[Question]:
         sizes = [FIXED, *(Routes(scored_images=size) for size in (16, 32, 128))]
         yield "scoring", sizes, lambda: model.logits(vector, targets[:128])
     if cast.setting.malicious and cast.attacker.attack.per_sample:
-        peers = updates if cast.benign.local.shares_passes(model) else torch.randn_like(updates)
+        peers = updates if cast.benign.local.has_routes(model) else torch.randn_like(updates)
         yield from crafting_questions(model, vector, Samples(targets, cast.attacker.wrong_labels), mask, peers)
 
 

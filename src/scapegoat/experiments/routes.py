@@ -64,7 +64,7 @@ def situation(cast: Cast) -> dict[str, Any]:
         "filled": round(int(targets.count_nonzero()) / max(targets.numel(), 1), 2),
         "batch": setting.batch_size,
         "clients": setting.picked,
-        "trains": f"{cast.benign.local.name} {cast.benign.local.shares_passes(model)}",
+        "trains": f"{cast.benign.local.name} {cast.benign.local.has_routes(model)}",
         "targets": len(cast.targets),
         "mask": len(cast.attacker.mask) if setting.malicious and cast.attacker.attack.per_sample else 0,
     }

@@ -15,7 +15,6 @@ from scapegoat.data import Dataset
 from scapegoat.devices import Number, later
 from scapegoat.errors import InputError
 from scapegoat.federation.training import PLAIN, Training
-from scapegoat.gradients import client_gradients
 from scapegoat.models import FlatModel
 from scapegoat.optimizers import OptimizerOptions
 from scapegoat.randomness import derive
@@ -93,8 +92,12 @@ class LocalRule(Component):
         return draw_batch(size, batch_size, seed)
 
     def shares_passes(self, model: FlatModel) -> bool:
-        """Whether clients may share passes, so that there are several routes to their updates."""
+        """Whether clients may share passes."""
         return False
+
+    def has_routes(self, model: FlatModel) -> bool:
+        """Whether there are several routes to the updates of clients that share passes."""
+        return self.training is PLAIN and self.shares_passes(model)
 
     def steps(self, records: int, batch_size: int) -> int:
         """Batches that a client with so many records trains on in a round."""
@@ -172,8 +175,8 @@ class Gradient(LocalRule):
     protectable = True
 
     def shares_passes(self, model: FlatModel) -> bool:
-        """Unless each has statistics or protections of its own."""
-        return not model.has_statistics and self.training is PLAIN
+        """Unless each has statistics of its own, or protections that act client by client."""
+        return not model.has_statistics and self.training.shared
 
     def steps(self, records: int, batch_size: int) -> int:
         """One."""
@@ -210,11 +213,24 @@ class Gradient(LocalRule):
             return super().totals(model, starts, records, batch_size, seeds, out)
         losses: Number = 0.0
         for start, rows in self._together(model, starts, records, batch_size):
-            batches = [draw_batch(len(records[row]), batch_size, seeds[row]) for row in rows]
+            batches = [self.draw(len(records[row]), batch_size, seeds[row]) for row in rows]
             x, y = _gathered([records[row] for row in rows], batches)
             adjacent = rows[-1] - rows[0] + 1 == len(rows)
             block = out[rows[0] : rows[-1] + 1] if adjacent else torch.empty(len(rows), out.shape[1], device=out.device)
-            losses += sum(client_gradients(model, start, x, y, [len(b) for b in batches], block))
+            found = self.training.gradients(
+                model,
+                start,
+                x,
+                y,
+                [len(b) for b in batches],
+                block,
+                seeds=[seeds[row] for row in rows],
+                usual=[min(batch_size, len(records[row])) for row in rows],
+            )
+            losses += sum(
+                loss if len(batch) else _evaluated(model, start, records[row], batch_size)
+                for row, batch, loss in zip(rows, batches, found, strict=True)
+            )
             if not adjacent:
                 for row, update in zip(rows, block, strict=True):
                     out[row] = update

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scapegoat.devices import Number, later
-from scapegoat.gradients import private_gradients
+from scapegoat.gradients import client_gradients, private_gradients
 from scapegoat.modelling.flat_model import FlatModel, Teaching
 from scapegoat.protecting.contract import ClientProtection, Examples
 from scapegoat.protecting.privacy import GaussianMechanism
@@ -22,6 +23,11 @@ class Training:
     mechanism: ClassVar[GaussianMechanism | None] = None
     """The clipping and the noise of each step, if there is any; batches are then drawn as it says."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether `gradients` takes the batches of several clients together."""
+        return True
+
     def gradient(
         self, model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, out: Tensor, *, seed: int, step: int, usual: int
     ) -> Number | None:
@@ -31,6 +37,21 @@ class Training:
         expected size of a batch.
         """
         return _unless_alone(model, vector, x, y, out)
+
+    def gradients(
+        self,
+        model: FlatModel,
+        vector: Tensor,
+        x: Tensor,
+        y: Tensor,
+        sizes: Sequence[int],
+        out: Tensor,
+        *,
+        seeds: Sequence[int],
+        usual: Sequence[int],
+    ) -> list[Number]:
+        """What `gradient` does in the first step, for clients whose batches of these sizes follow each other."""
+        return client_gradients(model, vector, x, y, sizes, out)
 
 
 PLAIN = Training()
@@ -47,6 +68,12 @@ class ProtectedTraining(Training):
         """That of the protection that has one; a spec allows one at most."""
         return next((p.mechanism for p in self.protections if p.mechanism is not None), None)
 
+    @property
+    def shared(self) -> bool:
+        """Where nothing but the mechanism acts: examples and records are chosen client by client."""
+        others = any(p.changes_examples or p.chooses_records for p in self.protections)
+        return self.mechanism is not None and not others
+
     def gradient(
         self, model: FlatModel, vector: Tensor, x: Tensor, y: Tensor, out: Tensor, *, seed: int, step: int, usual: int
     ) -> Number | None:
@@ -59,8 +86,38 @@ class ProtectedTraining(Training):
             x, y = examples.x, examples.targets
         mechanism = self.mechanism
         if mechanism is not None:
-            return self._private(model, vector, x, y, out, mechanism, generator(seed, "record noise", step), usual)
+            return self._private(model, vector, x, y, out, mechanism, _noise(seed, step), usual)
         return _unless_alone(model, vector, x, y, out, self._teaching)
+
+    def gradients(
+        self,
+        model: FlatModel,
+        vector: Tensor,
+        x: Tensor,
+        y: Tensor,
+        sizes: Sequence[int],
+        out: Tensor,
+        *,
+        seeds: Sequence[int],
+        usual: Sequence[int],
+    ) -> list[Number]:
+        """Clipped and noisy; only where the training is `shared`."""
+        mechanism = self.mechanism
+        assert mechanism is not None
+        assert self.shared
+        found = private_gradients(
+            model,
+            vector,
+            x,
+            y,
+            sizes,
+            clip=mechanism.clip,
+            noise=mechanism.noise,
+            expected=usual,
+            sources=[_noise(seed, 0) for seed in seeds],
+            out=out,
+        )
+        return found.losses
 
     def _teaching(self, losses: Tensor) -> Tensor:
         teaching = torch.ones(len(losses), dtype=torch.bool, device=losses.device)
@@ -107,6 +164,11 @@ class ProtectedTraining(Training):
 def protected(protections: tuple[ClientProtection, ...]) -> Training:
     """Training under these protections; plain training if there are none."""
     return ProtectedTraining(protections) if protections else PLAIN
+
+
+def _noise(seed: int, step: int) -> torch.Generator:
+    """What the noise of a client's step is drawn from."""
+    return generator(seed, "record noise", step)
 
 
 def _unless_alone(
