@@ -61,10 +61,11 @@ def test_blend_mixes_wrong_labels_into_honest_training(seed: int, share: float, 
     assert torch.equal(crafted.updates[0], crafted.updates[1])
 
 
+@pytest.mark.parametrize("name", ["blend", "tangent"])
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan"), "half"])
-def test_a_share_is_between_nothing_and_all(share: object) -> None:
+def test_a_share_is_between_nothing_and_all(name: str, share: object) -> None:
     with pytest.raises(OptionError) as caught:
-        attacks.get("blend", share=share)
+        attacks.get(name, share=share)
     assert caught.value.path == "share"
 
 

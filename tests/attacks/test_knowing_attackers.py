@@ -1,9 +1,10 @@
-"""Attackers that know how a rule works: they wait, pause, share the load, aim at few, or keep the rule's books."""
+"""Attackers that know: they wait, pause, share the load, aim at few, keep the books of a rule, or turn."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,8 +15,9 @@ from scapegoat import attacks
 from scapegoat.attacks import Attack, AttackerView, Crafted
 from scapegoat.errors import OptionError
 from scapegoat.experiments import parse
-from tests.attacks.views import view
+from tests.attacks.views import mlp, rows, view
 from tests.federation.small import federation
+from tests.reference import attacks as reference
 
 AROUND = ["sleeper", "alternating", "few_targets", "colluders"]
 
@@ -51,6 +53,43 @@ def test_poison_and_pauses_follow_the_cycle(every: int, work: int, round_: int) 
     sent = attacks.get("alternating", every=every, work=work).craft(seen).updates
     hostile = [r for r in range(every) if r >= every - work]
     torch.testing.assert_close(sent, poison(seen) if round_ % every in hostile else seen.honest())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**31), st.floats(0, 1), st.integers(1, 6))
+def test_tangent_is_the_blend_turned_to_where_the_median_peer_points(seed: int, share: float, peers: int) -> None:
+    seen = view(mlp(seed=seed), peers=peers, senders=2)
+    sent = rows(attacks.get("tangent", share=share).craft(seen).updates)
+    attack = rows(seen.gradients.mean(seen.targets.x, seen.wrong_labels)[None])[0]
+    mask = rows(seen.gradients.mean(seen.mask.x, seen.mask.y)[None])[0]
+    parameters = rows(seen.parameters[None])[0]
+    want = reference.tangent(attack, mask, share, rows(seen.peers), parameters)
+    np.testing.assert_allclose(sent[0], want, rtol=1e-4, atol=1e-5 * np.linalg.norm(want))
+    assert (sent[0] == sent[1]).all()
+
+
+@pytest.mark.parametrize("peers", [0, 5])
+def test_tangent_pulls_the_parameters_back_no_more_than_its_peers(peers: int) -> None:
+    """The blend does: wrong labels ask for a smaller model, once there is one."""
+    model = mlp()
+    start = model.initial()
+    for _ in range(60):
+        batch = view(model, parameters=start).targets
+        start = start - 0.5 * model.gradient(start, batch.x, batch.y)[0]
+    seen = view(model, parameters=start, peers=peers)
+
+    def back(update: Tensor) -> float:
+        return float(torch.nn.functional.cosine_similarity(update, start, dim=0))
+
+    theirs = sorted(back(peer) for peer in seen.peers)
+    assert back(poison(seen)[0]) > 0.1
+    sent = attacks.get("tangent").craft(seen).updates[0]
+    assert back(sent) == pytest.approx(theirs[len(theirs) // 2] if theirs else 0.0, abs=1e-4)
+
+
+def test_tangent_of_a_model_of_zeros_is_the_blend() -> None:
+    seen = view(parameters=torch.zeros(mlp().d))
+    assert torch.equal(attacks.get("tangent").craft(seen).updates, poison(seen))
 
 
 class Listed(Attack):

@@ -16,7 +16,7 @@ from scapegoat.gradients import GradientOracle
 from scapegoat.modelling.flat_model import FlatModel
 
 ATTACKS = ["passive", "gradient_ascent", "agrevader", "adaptive", "fedpoisonmia", "blend", "alie", "ipm", "mimic"]
-ATTACKS += ["sleeper", "alternating", "few_targets", "colluders", "shadow"]
+ATTACKS += ["sleeper", "alternating", "few_targets", "colluders", "shadow", "tangent"]
 
 AT_ONCE = {"sleeper": {"until": 0}, "alternating": {"every": 1}, "few_targets": {"few": 5, "stint": 1}}
 """What makes an attack poison in the first round, and in every other."""

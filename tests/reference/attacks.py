@@ -57,6 +57,19 @@ def blend(attack: Vector, mask: Vector, share: float, peers: list[Vector]) -> Ve
     return mixed if size == 0 or length == 0 else mixed / size * length
 
 
+def tangent(attack: Vector, mask: Vector, share: float, peers: list[Vector], parameters: Vector) -> Vector:
+    """The blend in two parts: along the parameters as much as the median peer has, the rest of its length across."""
+    plain = blend(attack, mask, share, peers)
+    size, length = float(np.linalg.norm(plain)), float(np.linalg.norm(parameters))
+    if size == 0 or length == 0:
+        return plain
+    cosines = [math.cos(angle(peer, parameters)) for peer in peers if np.linalg.norm(peer) > 0]
+    along = float(np.median(cosines)) if cosines else 0.0
+    direction = parameters / length
+    across = plain - (plain @ direction) * direction
+    return along * size * direction + math.sqrt(1 - along**2) * size * across / float(np.linalg.norm(across))
+
+
 def malicious(attack: Vector, masks: list[Vector], chosen: tuple[int, ...], alpha: float) -> Vector:
     """alpha * g_attack + the mean of the chosen mask gradients."""
     return alpha * attack + np.mean([masks[i] for i in chosen], axis=0)

@@ -34,8 +34,10 @@ KNOWING: dict[str, dict[str, Any]] = {
     "sleeper": {},
     "alternating": {"inner": {"name": "blend"}},
     "shadow": {},
+    "tangent": {},
 }
-"""What a plan must stand beside the audit's own attacks, with options: blunt ones, and those that know the rule."""
+"""What a plan must stand beside the audit's own attacks, with options: blunt ones, and those that know the rule or the
+protections."""
 TOGETHER: dict[str, dict[str, Any]] = {"colluders": {}}
 """What it must stand beside those where several clients are hostile; with one they are the attack that they share."""
 BLUNT = "gradient_ascent"

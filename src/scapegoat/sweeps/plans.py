@@ -83,6 +83,7 @@ SWEEP = Sweep(
                 _attack("few_targets", "Few targets", inner="fedpoisonmia"),
                 _attack("shadow", "Shadow"),
                 _attack("shadow", "Shadow of clipping", key="shadow-clipping", target_rule={"name": "norm_clipping"}),
+                _attack("tangent", "Tangent"),
                 _attack("colluders", "Two colluders", {"federation.malicious": 2}),
             ),
         ),
