@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from scapegoat import attacks
+from scapegoat import aggregation, attacks
 from scapegoat.attacks import Attack, AttackerView, Crafted
+from scapegoat.crafting.black_box import Copy
+from scapegoat.crafting.sending import Peers
 from scapegoat.errors import OptionError
 from scapegoat.experiments import parse
 from tests.attacks.views import mlp, rows, view
@@ -269,3 +271,36 @@ def test_whose_update_is_whose_is_granted_to_those_who_may_know(knowledge: str, 
     assert seen[0].clients is None
     assert seen[1].clients == told
     assert seen[0].memory == seen[1].memory == {}
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 2**31),
+    st.sampled_from(["fedavg", "norm_clipping", "atm", "krum", "reputation_atm", "memory_atm", "centered_clipping"]),
+)
+def test_trials_in_the_space_that_the_vectors_span_find_what_whole_vectors_do(seed: int, rule: str) -> None:
+    """The same gain, of a rule that remembers too; the strength may differ where gains are alike."""
+    model = mlp(features=40, seed=seed)
+    seen = view(model, peers=7, clients=tuple(range(8)), senders=1)
+    target = aggregation.parse(rule)
+    direction = seen.gradients.mean(seen.targets.x, seen.wrong_labels)
+    peers = Peers.of(seen)
+    state: dict[str, Tensor] = {}
+    for _ in range(3):
+        state = Copy(seen, peers, direction, target, state).after(seen.honest()[0])
+    whole = Copy(seen, peers, direction, target, state)
+    short = whole.in_short(direction)
+    assert short is not None
+    for strength in (0.0, 0.1, 0.7, 3.0):
+        for matched in (False, True):
+            one, other = whole.run(strength, matched), short.run(strength, matched)
+            assert other.gain == pytest.approx(one.gain, rel=1e-3, abs=1e-4)
+            assert other.kept == one.kept
+    assert short.known(direction).gain == pytest.approx(whole.known(direction).gain, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["median", "top_k", {"name": "reputation_atm", "sketch": 64}, "fltrust"])
+def test_rules_that_look_at_more_than_lengths_and_angles_are_tried_on_whole_vectors(rule: object) -> None:
+    seen = view(mlp(features=40), peers=7)
+    direction = seen.gradients.mean(seen.targets.x, seen.wrong_labels)
+    assert Copy(seen, Peers.of(seen), direction, aggregation.parse(rule), {}).in_short(direction) is None

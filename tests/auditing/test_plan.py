@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -220,6 +221,15 @@ def test_the_words_name_the_steps_the_gain_the_cost_and_who_acts():
     private = " ".join(sentences(TODAY, PRIVATE, 0.03, 9))
     assert "Every client must train with dp_sgd." in private
     assert "epsilon 702.4 for a record: as a promise that is worth next to nothing" in private
+
+
+def test_the_words_name_other_steps_of_the_server():
+    plan = replace(DECAYED, server={"optimizer": "sgd", "lr": 2.0})
+    assert "let the server step by plain SGD with learning rate 2, protect training with" in headline(TODAY, plan)
+    assert "sgd 2" in plan.label
+    assert headline(TODAY, replace(TODAY, server={"optimizer": "adam", "lr": 0.001})) == (
+        "Do this: let the server step by Adam with learning rate 0.001."
+    )
 
 
 def test_where_nothing_helps_the_words_say_so_and_promise_nothing():

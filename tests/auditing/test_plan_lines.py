@@ -99,6 +99,15 @@ def test_the_server_of_the_lines_steps_as_the_simulated_one(server, local):
     assert strategy.fraction_train == 0.6
 
 
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_steps_of_a_plan_are_in_its_lines_whatever_the_server_did_before(server):
+    plan = replace(DECAYED, server=OptimizerOptions(**server).model_dump(mode="json"))
+    spec = federation(server={"optimizer": "adam", "lr": 0.07})
+    strategy, _ = built(plan, spec)
+    assert strategy.server.optimizer.options == OptimizerOptions(**server)
+    assert parse(yaml.safe_load(lines(plan, spec)["Spec"])).federation.server == OptimizerOptions(**server)
+
+
 def test_local_epochs_have_the_step_of_their_own_default():
     spec = federation(local={"name": "epochs"})
     strategy, text = built(TODAY, spec)

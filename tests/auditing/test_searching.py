@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,8 @@ ROUNDS = 40
 
 
 def matrix(**more: Any) -> list[Spec]:
-    federation = {"rounds": ROUNDS, **more}
+    """A server that steps plainly, so that decay is what there is to try."""
+    federation = {"rounds": ROUNDS, "server": {"optimizer": "sgd", "lr": 1.0}, **more}
     return [
         parse({"attack": {"name": a}, "defense": {"name": d}, "federation": federation}) for d in RULES for a in ATTACKS
     ]
@@ -39,13 +41,20 @@ def figure(spec: Spec) -> tuple[float, float]:
 
 def found(spec: Spec, told: Callable[[Spec], tuple[float, float]] = figure) -> Found:
     rounds = list(range(10, spec.federation.rounds + 1, 10))
-    by_round = {r: told(shorter(spec, r)) for r in rounds}
+    by_round = {r: told(shorter(spec, as_far(spec, r))) for r in rounds}
     auc, test = told(spec)
     return Found(Estimate(auc, auc - 0.03, auc + 0.03), test, by_round)
 
 
 def shorter(spec: Spec, rounds: int) -> Spec:
     return parse(spec, [f"federation.rounds={rounds}"])
+
+
+def as_far(spec: Spec, rounds: int) -> int:
+    """Rounds of a shorter run that trains as far: steps that cool down are longest in the beginning."""
+    share = rounds / spec.federation.rounds
+    cooled = any(p.name == "cooling" for p in spec.federation.protect)
+    return round(spec.federation.rounds * (share + math.sin(math.pi * share) / math.pi)) if cooled else rounds
 
 
 class Runs:
@@ -98,8 +107,8 @@ def names(candidate: Candidate) -> tuple[str, list[float], int]:
 def test_the_plan_leaks_least_within_the_budget() -> None:
     runs = Runs(budget=0.03)
     plan = runs.plan()
-    # Decay 0.01 would cost 0.04; stopping after 30 rounds costs 0.019, after 20 rounds 0.075.
-    assert names(plan) == ("atm", [0.002], 30)
+    # Decay 0.01 would cost 0.04; stopping after 20 of 40 rounds is to train as far as 33 cooled ones, and costs 0.009.
+    assert names(plan) == ("atm", [0.005], 33)
     assert runs.search.complete(plan)
     costs = {c: 0.7 - runs.known[runs.bench.name(c, "passive")].test_accuracy for c in (plan, runs.bench.today)}
     assert costs[plan] <= 0.03
@@ -108,7 +117,8 @@ def test_the_plan_leaks_least_within_the_budget() -> None:
 def test_a_setting_is_attacked_for_the_rounds_that_watching_recommends() -> None:
     runs = Runs()
     runs.plan()
-    watched = {(c.rule, c.protect): runs.search.stop(c) for c in runs.search.met if c.rounds == ROUNDS}
+    longest = [c for c in runs.search.met if c.rounds == ROUNDS]
+    watched = {(c.rule, c.protect): c.stopped(runs.search.stop(c)).rounds for c in longest}
     attacked = {
         (c.rule, c.protect): c.rounds
         for c in runs.search.met
@@ -193,7 +203,7 @@ def test_most_runs_are_spent_on_few_candidates() -> None:
     runs = Runs()
     runs.plan()
     tried = runs.bench.of_rule(runs.bench.bounded)[0]
-    everything = len(RULES) * (1 + len(DECAYS)) * len(runs.bench.attacks(tried))
+    everything = len(RULES) * (1 + len(runs.bench.of_rule(tried.rule))) * len(runs.bench.attacks(tried))
     assert len(runs.asked) <= len(matrix()) + 2 * everything / 3
     complete = [c for c in runs.search.met if runs.search.complete(c)]
     assert len(complete) <= MOST_COMPLETED + len(RULES)
@@ -227,7 +237,7 @@ def test_weight_decay_is_tried_with_every_rule_and_noise_with_averaging_alone() 
 
 def test_every_decay_comes_with_cooling_and_a_decay_of_ones_own_gets_it() -> None:
     bench = Bench(matrix(), "fedavg")
-    assert all(("weight_decay" in c.protect) == ("cooling" in c.protect) for c in bench.of_rule(bench.plain))
+    assert all("cooling" in c.protect for c in bench.of_rule(bench.plain) if "weight_decay" in c.protect)
     decayed = Bench(matrix(protect=[{"name": "weight_decay", "rate": 0.003}]), "fedavg")
     offered = [[p["name"] for p in json.loads(c.protect)] for c in decayed.of_rule(decayed.plain)]
     assert ["weight_decay", "cooling"] in offered
@@ -327,7 +337,7 @@ def test_a_plan_must_stand_blunt_attacks_and_those_that_know_its_rule() -> None:
     rule = json.dumps(parse({"defense": {"name": "atm", "trim": 1}}).defense.canonical(), sort_keys=True)
     candidate = Candidate(rule, "[]", 30)
     more = [a for a in bench.attacks(candidate) if a not in bench.attacks(bench.today)]
-    assert more == ["gradient_ascent", "sleeper", "alternating", "shadow"]
+    assert more == ["gradient_ascent", "sleeper", "alternating", "shadow", "tangent"]
     assert bench.spec(candidate, "sleeper").attack.until == 10
     assert bench.spec(candidate, "shadow").attack.target_rule == json.loads(rule)
     assert bench.spec(candidate, "alternating").attack.inner["name"] == "blend"
@@ -459,3 +469,41 @@ def test_a_plan_must_stand_colluders_where_several_clients_are_hostile() -> None
     assert "colluders" in together.attacks(candidate)
     assert together.spec(candidate, "colluders").federation.malicious == 2
     assert "colluders" not in together.attacks(together.today)
+
+
+def test_a_server_that_steps_by_adam_is_offered_other_steps_in_place_of_decay() -> None:
+    bench = Bench(matrix(server={"optimizer": "adam", "lr": 0.01}), "fedavg")
+    offered = bench.of_rule(bench.bounded)
+    assert [(c.steps["optimizer"], c.steps["lr"]) for c in offered if c.steps] == [("adam", 0.001), ("sgd", 2.0)]
+    assert all([p["name"] for p in json.loads(c.protect)] == ["cooling"] for c in offered)
+    specs = [bench.spec(c, "passive") for c in offered]
+    assert [s.federation.server.lr for s in specs] == [0.001, 2.0]
+    assert bench.spec(bench.today, "passive").federation.server.lr == 0.01
+
+
+@pytest.mark.parametrize("federation", [{"server": {"optimizer": "sgd"}}, {"local": {"name": "epochs"}}])
+def test_a_server_that_steps_plainly_is_offered_decay(federation: dict[str, Any]) -> None:
+    bench = Bench(matrix(**federation), "fedavg")
+    assert all(c.steps is None for c in bench.of_rule(bench.bounded))
+    assert sum("weight_decay" in c.protect for c in bench.of_rule(bench.bounded)) == len(DECAYS)
+
+
+def test_other_steps_that_leak_less_are_recommended_and_survive_being_stopped() -> None:
+    def told(spec: Spec) -> tuple[float, float]:
+        gentle = spec.federation.server.optimizer == "sgd"
+        auc, test = figure(spec)
+        return (0.5 + (auc - 0.5) * (0.3 if gentle else 1.0), test)
+
+    plan = Runs(told=told, server={"optimizer": "adam"}).plan()
+    assert plan.steps is not None
+    assert plan.steps["optimizer"] == "sgd"
+
+
+@pytest.mark.parametrize(("stop", "rounds"), [(10, 19), (20, 33), (40, 40)])
+def test_a_cooled_setting_that_is_stopped_trains_as_far_as_it_had_by_then(stop: int, rounds: int) -> None:
+    """Its steps add up to the same length: half a cosine over fewer rounds has less under it."""
+    cooled = Candidate("{}", '[{"name": "cooling"}]', 40)
+    assert cooled.stopped(stop).rounds == rounds
+    assert Candidate("{}", "[]", 40).stopped(stop).rounds == stop
+    area = sum((1 + math.cos(math.pi * r / 40)) / 2 for r in range(stop))
+    assert sum((1 + math.cos(math.pi * r / rounds)) / 2 for r in range(rounds)) == pytest.approx(area, abs=0.6)

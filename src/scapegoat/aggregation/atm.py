@@ -43,6 +43,7 @@ def smallest(values: Tensor, count: int) -> Tensor:
 class ATM(Rule):
     """Angular Trimmed-mean: drop the 2b updates that point away from the others, average the rest."""
 
+    turn_free = True
     by_gram = True
     trim: Trim = 1
     """b: twice as many updates are dropped; a number, or a share of the updates."""

@@ -67,6 +67,7 @@ def _distances(stack: Stack, centre: Tensor) -> Tensor:
 class CenteredClipping(Rule):
     """The mean of the updates, each clipped around the aggregate of the round before."""
 
+    turn_free = True
     radius: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """How far from the last aggregate an update counts in full; none: the median distance of the round."""
     iterations: Annotated[int, Field(ge=1, le=1000)] = 1

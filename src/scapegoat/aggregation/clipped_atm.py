@@ -29,6 +29,8 @@ def clipped_atm(stack: Stack, trim: int | float = 1) -> Aggregate:
 class ClippedATM(ATM):
     """Clip every update to the median norm, then Angular Trimmed-mean."""
 
+    turn_free = True
+
     def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
         """The angular trimmed mean of the clipped updates."""
         return clipped_atm(stack, self.trim)

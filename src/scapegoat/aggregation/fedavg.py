@@ -46,6 +46,7 @@ def _as_float(weight: float) -> float:
 class FedAvg(Rule):
     """The mean of the updates, weighted by sample counts if `weighted`."""
 
+    turn_free = True
     plain = True
     shift_free = True
     resists = False

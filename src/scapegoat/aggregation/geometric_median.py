@@ -65,6 +65,7 @@ def _from_the_majority(gram: Tensor) -> tuple[Tensor, Tensor, float]:
 class GeometricMedian(Rule):
     """The point with the smallest sum of distances to the updates."""
 
+    turn_free = True
     shift_free = True
     by_gram = True
     smoothing: Annotated[float, Field(gt=0, lt=1)] = 1e-6

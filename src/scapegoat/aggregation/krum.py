@@ -25,6 +25,7 @@ def krum(stack: Stack, malicious: int = 1, neighbours: Neighbours = "n-f-2") -> 
 class Krum(Rule):
     """The one update closest to its neighbours."""
 
+    turn_free = True
     shift_free = True
     by_gram = True
     malicious: Malicious = 1

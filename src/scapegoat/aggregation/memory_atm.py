@@ -61,6 +61,7 @@ def memory_atm(
 class MemoryATM(WithMemory, ATM):
     """Clip, rank clients by the angles between their running directions, average the clipped updates of those kept."""
 
+    turn_free = True
     beta: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in a client's running direction."""
     remember: Remember = 100

@@ -107,6 +107,7 @@ def multi_krum(
 class MultiKrum(Rule):
     """The mean of the k updates closest to their neighbours; k is half of them by default."""
 
+    turn_free = True
     shift_free = True
     by_gram = True
     malicious: Malicious = 1

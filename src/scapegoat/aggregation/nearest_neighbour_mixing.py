@@ -42,6 +42,7 @@ def mixing(stack: Stack, malicious: int) -> tuple[Tensor, int]:
 class NearestNeighbourMixing(Transform):
     """Every update becomes the mean of the n - f nearest to it: honest clients that differ look more alike."""
 
+    turn_free = True
     shift_free = True
     by_gram = True
     malicious: Malicious = 1

@@ -44,6 +44,7 @@ def norm_clipping(stack: Stack, norm: float | None = None) -> Aggregate:
 class NormClipping(Transform):
     """Shorten every update to at most `norm`, or to the median of the norms."""
 
+    turn_free = True
     norm: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """The norm that updates are clipped to; none: the median of the round."""
 

@@ -1,9 +1,10 @@
-"""What a plan is searched among: rules with protections, each as specs of its runs."""
+"""What a plan is searched among: rules with protections and ways to step, each as specs of its runs."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +17,19 @@ from scapegoat.errors import InputError
 from scapegoat.experiments import Spec, parse
 from scapegoat.experiments.executors import named
 from scapegoat.experiments.run import prepare
+from scapegoat.optimizers import OptimizerOptions
 
 DECAYS = (0.002, 0.005, 0.01)
-"""Rates of weight decay that are tried: the server's alone, at no cost in time."""
+"""Rates of weight decay that are tried where the server cannot step otherwise, which does more."""
 COOLING = {"name": "cooling"}
 """Goes with every decay: without it the figures of a round are luck, since the model never comes to rest."""
+GENTLER = 0.1
+"""Share of its learning rate that a server steps with which steps by Adam: it makes steps of gradients that have
+vanished as long as those of others, and so learns by heart what is left to learn."""
+PLAIN_STEPS = OptimizerOptions(optimizer="sgd", lr=2.0)
+"""The other way to step, by gradients as they are."""
 PRIVATE = {"name": "dp_sgd", "clip": 1.0, "noise": 0.2}
-"""Tried under averaging alone: it asks something of every client."""
+"""Tried under averaging alone, and where there is little else: it asks something of every client."""
 MILD = {"name": "dp_sgd", "clip": 1.0, "noise": 0.1}
 """Tried under every rule where a plan is held against references: what decay hides from a margin they still see, what
 noise hides they do not."""
@@ -46,20 +53,37 @@ BLUNT = "gradient_ascent"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A rule and protections, as JSON texts so that it can be a key, and the rounds that it is trained for."""
+    """A rule and protections, as JSON texts so that it can be a key, and the rounds that it is trained for.
+
+    `server` is how the server steps, as a text too, where that is not as today.
+    """
 
     rule: str
     protect: str
     rounds: int
+    server: str = ""
 
     def trained(self, rounds: int) -> Candidate:
         """The same for so many rounds."""
         return replace(self, rounds=rounds)
 
+    def stopped(self, rounds: int) -> Candidate:
+        """Trained as far as this is after so many rounds: where steps cool down, for as many as step as far in all."""
+        if rounds >= self.rounds or not any(p["name"] == COOLING["name"] for p in json.loads(self.protect)):
+            return self.trained(rounds)
+        share = rounds / self.rounds
+        return self.trained(round(self.rounds * (share + math.sin(math.pi * share) / math.pi)))
+
     @property
     def kind(self) -> frozenset[str]:
         """The protections by name, whatever their options: what sees through one of a kind sees through its like."""
-        return frozenset(str(p["name"]) for p in json.loads(self.protect))
+        names = {str(p["name"]) for p in json.loads(self.protect)}
+        return frozenset(names | {f"steps by {self.steps['optimizer']}"} if self.steps else names)
+
+    @property
+    def steps(self) -> dict[str, Any] | None:
+        """How the server steps, as a spec writes it; None as today."""
+        return json.loads(self.server) if self.server else None
 
 
 class Bench:
@@ -86,17 +110,27 @@ class Bench:
 
     def of_rule(self, rule: str) -> list[Candidate]:
         """The protections that are tried with a rule beside its own setting, mildest first."""
-        have = {str(p["name"]) for p in json.loads(self.today.protect)}
+        have, steps = {str(p["name"]) for p in json.loads(self.today.protect)}, self._other_steps()
         cooling = [] if "cooling" in have else [COOLING]
         tried: list[list[dict[str, Any]]] = []
         if "weight_decay" not in have:
-            tried += [[{"name": "weight_decay", "rate": rate}, *cooling] for rate in DECAYS]
+            tried += [[{"name": "weight_decay", "rate": rate}, *cooling] for rate in DECAYS if not steps]
         elif cooling:
             tried.append(cooling)
         if "dp_sgd" not in have and importlib.util.find_spec("dp_accounting") is not None:
-            tried += [[MILD]] * self._held + [[PRIVATE]] * (rule == self.bounded)
+            private = rule == self.bounded and (self._held or not steps)
+            tried += [[MILD]] * self._held + [[PRIVATE]] * private
         found = [Candidate(rule, self._protect(*added), self.today.rounds) for added in tried]
+        found += [Candidate(rule, self._protect(*cooling), self.today.rounds, step) for step in steps]
         return [candidate for candidate in found if self._fits(candidate)]
+
+    def _other_steps(self) -> list[str]:
+        """How else the server could step, where it steps by Adam along gradients that clients send."""
+        federation = self._first.federation
+        if federation.server.optimizer != "adam" or federation.local.sends != "gradient":
+            return []
+        gentler = federation.server.model_copy(update={"lr": GENTLER * federation.server.lr})
+        return [_text(options.model_dump(mode="json")) for options in (gentler, PLAIN_STEPS)]
 
     def _fits(self, candidate: Candidate) -> bool:
         """Whether the model, and what else protects it, allow it; weight decay and cooling fit everything."""
@@ -136,6 +170,8 @@ class Bench:
         federation = {**plain["federation"], "rounds": candidate.rounds}
         if protect:
             federation["protect"] = protect
+        if candidate.steps:
+            federation["server"] = candidate.steps
         return parse(
             {
                 **plain,

@@ -52,10 +52,17 @@ def changed(written: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for i, (k, v) in enumerate(options.items()) if (i == 0 and v) or v != usual.get(k)}
 
 
+def stepping(written: Mapping[str, Any]) -> dict[str, Any]:
+    """A server's optimizer with its learning rate and what else is not its default."""
+    usual = OptimizerOptions().model_dump()
+    return {k: v for k, v in written.items() if k in ("optimizer", "lr") or v != usual[k]}
+
+
 def _spec_text(option: Option) -> str:
     protect = [{"name": p["name"], **changed(p)} for p in option.protect]
     rule = [_rule(p) for p in option.rule] if isinstance(option.rule, list) else _rule(option.rule)
-    content = {"federation": {"rounds": option.rounds, "protect": protect}, "defense": rule}
+    steps = {} if option.server is None else {"server": stepping(option.server)}
+    content = {"federation": {"rounds": option.rounds, **steps, "protect": protect}, "defense": rule}
     return yaml.safe_dump(content, sort_keys=False, default_flow_style=None).rstrip()
 
 
@@ -105,11 +112,9 @@ def _server_text(option: Option, federation: FederationSetting) -> str:
     if federation.local.sends == "gradient":
         arguments.append('replies="updates"')
         comments.append("As in the audit: clients reply with the gradient of a batch, the server steps.")
-    if federation.server != PLAIN_STEP:
-        usual = OptimizerOptions().model_dump()
-        chosen = federation.server.model_dump(mode="json")
-        shown = {k: v for k, v in chosen.items() if k in ("optimizer", "lr") or v != usual[k]}
-        arguments.append(f"server_optimizer={shown!r}")
+    server = federation.server if option.server is None else OptimizerOptions(**option.server)
+    if server != PLAIN_STEP:
+        arguments.append(f"server_optimizer={stepping(server.model_dump(mode='json'))!r}")
     return (
         f"from scapegoat.integrations.flower import {name}\n\n"
         + "".join(f"{function}\n" for function in functions)

@@ -24,6 +24,8 @@ def headline(today: Option, chosen: Option) -> str:
     steps = []
     if chosen.rule != today.rule:
         steps.append(f"aggregate with {chosen.rule_label}")
+    if chosen.server is not None:
+        steps.append(f"let the server step by {_stepping(chosen.server)}")
     added = [p for p in chosen.protect if p not in today.protect]
     if added:
         steps.append(f"protect training with {' and '.join(map(_said, added))}")
@@ -110,6 +112,11 @@ def _price(today: Option, chosen: Option, budget: float) -> str:
 def _costs(option: Option) -> str:
     lost = 100 * option.cost
     return f"costs {lost:.1f} points of test accuracy" if lost >= 0.05 else "costs no test accuracy"
+
+
+def _stepping(server: Mapping[str, Any]) -> str:
+    name = {"sgd": "plain SGD", "adam": "Adam"}.get(str(server["optimizer"]), str(server["optimizer"]))
+    return f"{name} with learning rate {server['lr']:g}"
 
 
 def _said(written: Mapping[str, Any]) -> str:

@@ -54,11 +54,11 @@ class Planner:
         self._search = Search(self._bench, self._look, self._go, budget, self._hold if self._helping else None)
 
     def _go(self, specs: Iterable[Spec]) -> None:
-        """Compute what this audit has neither computed nor failed to."""
+        """Compute what this audit has neither computed nor failed to; the longest first, so that all end together."""
         known = {*self._outcome.summaries, *self._outcome.failures}
         todo = [spec for name, spec in named(specs, self._root).items() if name not in known]
         if todo:
-            self._execute(todo)
+            self._execute(sorted(todo, key=lambda spec: -getattr(spec.attack, "evaluations", 0)))
 
     def opening(self) -> list[Spec]:
         """What the search needs whatever the matrix says: it can run beside the matrix's first runs."""
@@ -94,9 +94,12 @@ class Planner:
         if not self._can_start():
             return None
         best = self._best = search.run(self._rules(chosen))
+        repeated = dict.fromkeys((best,) if self._spread else (bench.today, best))
+        self._go(
+            bench.spec(c, attack, seed) for seed in bench.seeds[1:] for c in repeated for attack in bench.attacks(c)
+        )
         for seed in bench.seeds[1:]:
-            for candidate in dict.fromkeys((best,) if self._spread else (bench.today, best)):
-                self._go([bench.spec(candidate, attack, seed) for attack in bench.attacks(candidate)])
+            for candidate in repeated:
                 self._hold(candidate, seed)
         options = {c: found for c in search.met if (found := self._option(c)) is not None}
         today, chosen_option = options[bench.today], options[best]
@@ -196,6 +199,7 @@ class Planner:
         return Option(
             rule=json.loads(candidate.rule),
             protect=tuple(json.loads(candidate.protect)),
+            server=candidate.steps,
             rounds=candidate.rounds,
             leakage=leakage[worst],
             attack=worst,

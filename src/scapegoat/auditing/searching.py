@@ -21,8 +21,6 @@ from scapegoat.auditing.run_figures import Found
 from scapegoat.experiments import Spec
 from scapegoat.protections import registry as protections
 
-AT_ONCE = 2
-"""So many candidates get all attacks at a time: one per core."""
 MOST_COMPLETED = 6
 """More are not given all attacks, even if the next might leak a little less."""
 MOST_HELD = 3
@@ -88,7 +86,7 @@ class Search:
                 # Margins do not tell what references will: of every kind of protection the best stays.
                 kept = [c for c in ranked if c in kept or c == next(r for r in ranked if r.kind == c.kind)]
             # Attacked for the rounds that watching recommends: longer would cost more and say less.
-            shortened = [c.trained(self.stop(c)) for c in kept]
+            shortened = [c.stopped(self.stop(c)) for c in kept]
             asked = (WATCHING, self.strongest(bare), BLUNT)
             second += [bench.spec(c, a) for c in shortened for a in bench.attacks(c) if a in asked]
             pool += [bare, *shortened]
@@ -102,7 +100,7 @@ class Search:
 
     def _entry(self, candidate: Candidate) -> Candidate:
         """The candidate at its best round; what averages, and is not today's setting, bounds the updates."""
-        stopped = candidate.trained(self.stop(candidate))
+        stopped = candidate.stopped(self.stop(candidate))
         plain = stopped.rule == self._bench.plain and stopped != self._bench.today
         return replace(stopped, rule=self._bench.bounded) if plain else stopped
 
@@ -122,11 +120,8 @@ class Search:
             unaffordable, leaks, _ = self._rank_stopped(waiting[0], entries)
             if self._rank_stopped(best, entries) <= (unaffordable, leaks + CLOSE):
                 return completed
-            # Of several rules the best each: what one yields to, another may not.
-            firsts = list({c.rule: c for c in reversed(waiting)}.values())
-            batch = sorted(firsts, key=waiting.index)[:AT_ONCE]
-            self._go(spec for c in batch for spec in self._bench.specs(c))
-            given += batch
+            self._go(self._bench.specs(waiting[0]))
+            given.append(waiting[0])
 
     def _best(self, completed: Sequence[Candidate], entries: Mapping[Candidate, Candidate]) -> Candidate:
         """The best of those that have met all attacks; of those that were held against references, if any can be.

@@ -296,7 +296,9 @@ def _described(spec: Spec) -> str:
     from scapegoat.experiments.spec import describe
 
     protections = [f"{p.name} {next(iter(_options(p)), '')}".strip() for p in spec.federation.protect]
-    where = ", ".join([describe(spec.defense), *protections, f"{spec.federation.rounds} rounds"])
+    server = spec.federation.server
+    steps = f"{server.optimizer} {server.lr:g}"
+    where = ", ".join([describe(spec.defense), steps, *protections, f"{spec.federation.rounds} rounds"])
     return f"{spec.attack.name} against {where}"
 
 

@@ -144,6 +144,9 @@ class Rule(Component):
     shift_free: ClassVar[bool] = False
     """Whether moving all updates by a vector moves the aggregate by it: what they are relative to does not matter."""
 
+    turn_free: ClassVar[bool] = False
+    """Whether turning all updates, and its memory, turns the aggregate: it asks for lengths and angles alone."""
+
     resists: ClassVar[bool] = True
     """Whether it is meant to stand one hostile client; plain averaging is not."""
 

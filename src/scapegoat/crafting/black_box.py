@@ -9,16 +9,21 @@ direction. The copy is a black box, so any rule that can be named can be aimed a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from scapegoat import geometry
 from scapegoat.aggregation import Aggregate, AggregationContext, Rule, Score
 from scapegoat.crafting.contract import AttackerView
 from scapegoat.crafting.sending import Peers, inner, with_norm
 from scapegoat.devices import host
 from scapegoat.errors import InputError
+
+SHORT = 10
+"""Vectors times this must be fewer than the numbers of one for trials in the space that they span to be worth it."""
 
 STRONGEST = 10.0
 """The greatest multiple of the attack direction, in median norms of the peers."""
@@ -53,30 +58,43 @@ def aim(
     Of candidates that move the output alike, as all do that the rule leaves out, the peers' mean is the answer. Every
     trial starts from a copy of `state`, the rule's memory before this round as the attacker has it.
     """
-    copy = Copy(view, peers, direction, rule, {} if state is None else state)
+    whole = Copy(view, peers, direction, rule, {} if state is None else state)
+    trials = whole.in_short(known) or whole
     try:
-        nothing = copy.run(0.0, False)
-        best, best_matched = max(nothing, copy.tried(known, 0.0), key=lambda aimed: aimed.gain), False
+        nothing = trials.run(0.0, False)
+        best = max(nothing, trials.known(known), key=lambda trial: trial.gain)
     except InputError:
         return None
     spent = 2
     coarse = [STRONGEST * 2.0**-i for i in range(max(1, (evaluations - spent) // 3))]
     for matched in (False, True):
         for strength in coarse[: evaluations - spent]:
-            tried = copy.run(strength, matched)
+            tried = trials.run(strength, matched)
             spent += 1
             if tried.gain > best.gain:
-                best, best_matched = tried, matched
+                best = tried
     reach = best.strength / 2
     while spent + 2 <= evaluations and reach > 0:
         for strength in (best.strength - reach / 2, best.strength + reach / 2):
             if 0 < strength <= STRONGEST:
-                tried = copy.run(strength, best_matched)
+                tried = trials.run(strength, best.matched)
                 if tried.gain > best.gain:
                     best = tried
         spent += 2
         reach /= 2
-    return Aimed(best.update, best.strength, best.gain - nothing.gain, best.kept)
+    update = known if best.known else whole.candidate(best.strength, best.matched)
+    return Aimed(update, best.strength, best.gain - nothing.gain, best.kept)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate, how far it moves the rule's output along the direction, and the share of it that is kept."""
+
+    strength: float
+    matched: bool
+    gain: float
+    kept: float
+    known: bool = False
 
 
 class Copy:
@@ -92,28 +110,60 @@ class Copy:
         self._unit = with_norm(direction, 1.0)
         self._median = peers.median_norm or 1.0
         self._mean = peers.mean()
+        self._rows: list[Tensor] = list(peers.rows)
+        self._layout: tuple[tuple[str, tuple[int, ...]], ...] | None = view.gradients.model.layout
         self._seed = int(torch.randint(2**31, (), generator=view.generator))
         self._root: Tensor | None = None
+        self._known: Tensor | None = None
 
-    def run(self, strength: float, matched: bool) -> Aimed:
-        """What the rule does with the peers and a candidate of this strength."""
+    def in_short(self, known: Tensor) -> Copy | None:
+        """The same trials in the space that all vectors span; None where a rule looks at more than lengths and angles.
+
+        It has as many dimensions as there are vectors, of which the attacker knows a few dozen.
+        """
+        state = {name: value for name, value in self._state.items() if value.shape == known.shape}
+        turn_free = all(part.turn_free and not getattr(part, "sketch", None) for part in self._rule.parts())
+        if not turn_free or SHORT * (len(self._rows) + len(state) + 2) > len(known):
+            return None
+        vectors = [*self._rows, self._unit, known, *state.values()]
+        found = geometry.gram(vectors)
+        if not bool(found.isfinite().all()):
+            return None
+        values, turned = torch.linalg.eigh(found)
+        places = (turned * values.clamp_min(0).sqrt()).float()
+        short, count = copy(self), len(self._rows)
+        short._rows, short._unit, short._known = list(places[:count]), places[count], places[count + 1]
+        short._mean = places[:count].mean(0)
+        short._state = {**self._state, **dict(zip(state, places[count + 2 :], strict=True))}
+        short._layout = None
+        return short
+
+    def candidate(self, strength: float, matched: bool) -> Tensor:
+        """The peers' mean and so much of the direction."""
         candidate = self._mean + (strength * self._median) * self._unit
-        if matched:
-            candidate = with_norm(candidate, self._median)
-        return self.tried(candidate, strength)
+        return with_norm(candidate, self._median) if matched else candidate
 
-    def tried(self, candidate: Tensor, strength: float) -> Aimed:
-        """What the rule does with the peers and this candidate."""
+    def run(self, strength: float, matched: bool) -> Trial:
+        """What the rule does with the peers and a candidate of this strength."""
+        gain, kept = self._tried(self.candidate(strength, matched))
+        return Trial(strength, matched, gain, kept)
+
+    def known(self, known: Tensor) -> Trial:
+        """What it does with an update that the attacker has anyway."""
+        gain, kept = self._tried(known if self._known is None else self._known)
+        return Trial(0.0, False, gain, kept, known=True)
+
+    def _tried(self, candidate: Tensor) -> tuple[float, float]:
         answer, _ = self._answer(candidate)
-        kept = float(answer.kept[len(self._peers) :].float().mean())
-        return Aimed(candidate, strength, inner(answer.update, self._unit) / self._median, kept)
+        kept = float(answer.kept[len(self._rows) :].float().mean())
+        return inner(answer.update, self._unit) / self._median, kept
 
     def after(self, sent: Tensor) -> dict[str, Tensor]:
         """What the rule remembers once this was sent."""
         return self._answer(sent)[1]
 
     def _answer(self, candidate: Tensor) -> tuple[Aggregate, dict[str, Tensor]]:
-        rows = [*self._peers.rows, *[candidate] * self._view.senders]
+        rows = [*self._rows, *[candidate] * self._view.senders]
         # Rules change the tensors of their memory in place.
         state = {name: tensor.clone() for name, tensor in self._state.items()}
         return self._rule(rows, self._context(len(rows), state)), state
@@ -126,7 +176,6 @@ class Copy:
 
     def _context(self, n: int, state: dict[str, Tensor]) -> AggregationContext:
         """The server's side as the attacker can imitate it: its mask data stand in for the server's own."""
-        model = self._view.gradients.model
         return AggregationContext(
             client_ids=self._ids(n),
             sample_counts=(1,) * n,
@@ -135,7 +184,7 @@ class Copy:
             score=self._score,
             root_update=self._root_update,
             output_probe=self._probe(),
-            layout=model.layout,
+            layout=self._layout,
             state=state,
         )
 

@@ -24,7 +24,7 @@ def _drawn(plan: Plan) -> list[Option]:
     """Early stopping is drawn for today's setting, and for the recommended one at its longest, if that is another."""
 
     def longest(like: Option) -> Option:
-        alike = [o for o in plan.options if o.rule == like.rule and o.protect == like.protect]
+        alike = [o for o in plan.options if (o.rule, o.protect, o.server) == (like.rule, like.protect, like.server)]
         return max(alike, key=lambda o: o.rounds)
 
     chosen = longest(plan.recommended)

@@ -26,6 +26,7 @@ class Option:
     merely watching. `test_accuracy` is without an attack, `under_attack` the least under one, `cost` what is lost
     against today's setting, without an attack. It is `complete` once every attack has been tried. `stops` has a point
     per evaluated round: the AUC of the attack that sees most there, beside the test accuracy without an attack.
+    `server` is how the server steps, where that is not as today.
     `references` is how many reference federations its scores were helped by, but for the `unfit` attacks, which decide
     the margins themselves: there the scores are those of the run alone.
     """
@@ -47,6 +48,7 @@ class Option:
     stops: tuple[Stop, ...] = ()
     references: int = 0
     unfit: tuple[str, ...] = ()
+    server: Mapping[str, Any] | None = None
 
     @property
     def rule_label(self) -> str:
@@ -57,7 +59,8 @@ class Option:
     @property
     def label(self) -> str:
         """As tables and charts call it."""
-        return ", ".join([self.rule_label, *map(protection_label, self.protect), f"{self.rounds} rounds"])
+        steps = [] if self.server is None else [f"{self.server['optimizer']} {self.server['lr']:g}"]
+        return ", ".join([self.rule_label, *steps, *map(protection_label, self.protect), f"{self.rounds} rounds"])
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,11 @@ class Plan:
     def protect(self) -> tuple[Mapping[str, Any], ...]:
         """The recommended protections as a spec writes them."""
         return self.recommended.protect
+
+    @property
+    def server(self) -> Mapping[str, Any] | None:
+        """How the server should step, as a spec writes it; None: as today."""
+        return self.recommended.server
 
     @property
     def rounds(self) -> int:
@@ -132,6 +140,7 @@ class Plan:
             "text": self.text,
             "rule": self.rule,
             "protect": [dict(p) for p in self.protect],
+            "server": None if self.server is None else dict(self.server),
             "rounds": self.rounds,
             "recommended": _values(self.recommended),
             "today": _values(self.today),
@@ -163,6 +172,7 @@ def _values(option: Option) -> dict[str, Any]:
         "label": option.label,
         "rule": option.rule,
         "protect": [dict(p) for p in option.protect],
+        "server": None if option.server is None else dict(option.server),
         "rounds": option.rounds,
         "auc": option.leakage.value,
         "auc_ci": option.leakage.ci if option.leakage.bounded else None,
