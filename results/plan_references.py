@@ -20,6 +20,7 @@ from scapegoat.experiments import RunStore, Spec
 from scapegoat.experiments.executors import execute, named
 from scapegoat.experiments.references import FITTING, reference_specs, with_references
 from scapegoat.experiments.spec import parse
+from scapegoat.optimizers import OptimizerOptions
 
 REFERENCES = 8
 
@@ -56,9 +57,9 @@ def audited(store: RunStore) -> Iterator[Spec]:
 
 
 def described(spec: Spec) -> tuple[str, str, str]:
-    """Partition, protections and attack, in a few words."""
-    partition = spec.federation.partition.canonical()
-    protections = []
+    """Partition, protections (with the server's steps, if not the usual ones) and attack, in a few words."""
+    partition, server = spec.federation.partition.canonical(), spec.federation.server
+    protections = [] if server == OptimizerOptions() else [f"{server.optimizer} {server.lr:g}"]
     for protection in spec.federation.protect:
         told = [f"{v:g}" for k, v in protection.canonical().items() if isinstance(v, float) and v and k != "delta"]
         protections.append(" ".join([protection.name, *told]))

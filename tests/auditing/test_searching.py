@@ -474,10 +474,10 @@ def test_a_plan_must_stand_colluders_where_several_clients_are_hostile() -> None
 def test_a_server_that_steps_by_adam_is_offered_other_steps_in_place_of_decay() -> None:
     bench = Bench(matrix(server={"optimizer": "adam", "lr": 0.01}), "fedavg")
     offered = bench.of_rule(bench.bounded)
-    assert [(c.steps["optimizer"], c.steps["lr"]) for c in offered if c.steps] == [("adam", 0.001), ("sgd", 2.0)]
+    assert [(c.steps["optimizer"], c.steps["lr"]) for c in offered if c.steps] == [("adam", 0.001), ("sgd", 1.0)]
     assert all([p["name"] for p in json.loads(c.protect)] == ["cooling"] for c in offered)
     specs = [bench.spec(c, "passive") for c in offered]
-    assert [s.federation.server.lr for s in specs] == [0.001, 2.0]
+    assert [s.federation.server.lr for s in specs] == [0.001, 1.0]
     assert bench.spec(bench.today, "passive").federation.server.lr == 0.01
 
 

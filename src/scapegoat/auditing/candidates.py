@@ -26,7 +26,7 @@ COOLING = {"name": "cooling"}
 GENTLER = 0.1
 """Share of its learning rate that a server steps with which steps by Adam: it makes steps of gradients that have
 vanished as long as those of others, and so learns by heart what is left to learn."""
-PLAIN_STEPS = OptimizerOptions(optimizer="sgd", lr=2.0)
+PLAIN_STEPS = OptimizerOptions(optimizer="sgd", lr=1.0)
 """The other way to step, by gradients as they are."""
 PRIVATE = {"name": "dp_sgd", "clip": 1.0, "noise": 0.2}
 """Tried under averaging alone, and where there is little else: it asks something of every client."""
