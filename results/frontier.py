@@ -2,6 +2,7 @@
 
     scapegoat sweep results/frontier.yaml --data location30 --data hospital --out runs
     scapegoat sweep results/frontier-rules.yaml --data location30 --data hospital --out runs
+    scapegoat sweep results/frontier-steps.yaml --data location30 --data hospital --out runs
     python -m results.frontier runs        # writes results/frontier.csv and the picture in docs/images
     python -m results.frontier             # draws the picture again from results/frontier.csv
 
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from results.settings import training
 from scapegoat.experiments import RunStore, Spec, parse
 
 HERE = Path(__file__).parent
@@ -42,12 +44,8 @@ class Point(NamedTuple):
 
 
 def label(spec: Spec) -> str:
-    """A rule and what protects training, in a few words."""
-    told = [spec.defense.name]
-    for protection in spec.federation.protect:
-        options = [f"{v:g}" for k, v in protection.canonical().items() if isinstance(v, float) and v and k != "delta"]
-        told.append(" ".join([protection.name, *options]))
-    return ", ".join(told)
+    """A rule, the server's steps if not the usual ones, and what protects training, in a few words."""
+    return ", ".join([spec.defense.name, *training(spec)])
 
 
 def collect(folders: Iterable[str]) -> Iterator[Point]:

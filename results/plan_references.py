@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from results.settings import training
 from scapegoat.experiments import RunStore, Spec
 from scapegoat.experiments.executors import execute, named
 from scapegoat.experiments.references import FITTING, reference_specs, with_references
 from scapegoat.experiments.spec import parse
-from scapegoat.optimizers import OptimizerOptions
 
 REFERENCES = 8
 
@@ -58,15 +58,11 @@ def audited(store: RunStore) -> Iterator[Spec]:
 
 def described(spec: Spec) -> tuple[str, str, str]:
     """Partition, protections (with the server's steps, if not the usual ones) and attack, in a few words."""
-    partition, server = spec.federation.partition.canonical(), spec.federation.server
-    protections = [] if server == OptimizerOptions() else [f"{server.optimizer} {server.lr:g}"]
-    for protection in spec.federation.protect:
-        told = [f"{v:g}" for k, v in protection.canonical().items() if isinstance(v, float) and v and k != "delta"]
-        protections.append(" ".join([protection.name, *told]))
+    partition = spec.federation.partition.canonical()
     copied = getattr(spec.attack, "target_rule", None)
     where = partition["name"] if "beta" not in partition else f"{partition['name']} {partition['beta']:g}"
     of = "" if copied is None or spec.attack.name != "shadow" else f" of {copied['name']}"
-    return where, ", ".join(protections), f"{spec.attack.name}{of}"
+    return where, ", ".join(training(spec)), f"{spec.attack.name}{of}"
 
 
 def row(spec: Spec, store: RunStore, count: int) -> Row:

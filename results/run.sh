@@ -39,6 +39,7 @@ done
 frontier() { sweep "$here/$1.yaml" --data location30 --data hospital --out "$runs/frontier"; }
 frontier frontier
 frontier frontier-rules
+frontier frontier-steps
 sweep "$here/frontier.yaml" --data location30 --data hospital --out "$runs/frontier" \
   --set defense.name=reputation_atm --only 'federation.protect=[]'
 PYTHONPATH="$here/.." python -m results.frontier "$runs/frontier"
