@@ -69,7 +69,7 @@ class Planner:
         bench = self._bench
         offered = bench.of_rule(bench.bounded)
         attacks = len(bench.attacks(offered[0] if offered else bench.today))
-        helped = (MOST_HELD - 1) * self._helping.count * (attacks if self._helping.rehearse else 1)
+        helped = MOST_HELD * self._helping.count * (attacks if self._helping.rehearse else 1)
         kinds = len({candidate.kind for candidate in offered}) if self._helping else 1
         seeds = len(bench.seeds) - 1 if self._spread else 0
         return 3 * len(offered) + (kinds + 1 + seeds) * attacks + helped

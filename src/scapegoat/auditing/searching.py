@@ -24,7 +24,12 @@ from scapegoat.protections import registry as protections
 MOST_COMPLETED = 6
 """More are not given all attacks, even if the next might leak a little less."""
 MOST_HELD = 3
-"""So many beside today's setting are held against reference federations at most; one of these is chosen."""
+"""So many beside today's setting are held against reference federations at most, and each trained less; one of these
+is chosen."""
+LEAST_TRAINING = 0.25
+"""Of its rounds, what a setting is trained for at least when the budget is spent on training it less."""
+SPENT = 2 / 3
+"""Of the budget, what training less may spend: the rest is for other seeds, whose models are not as good."""
 CLOSE = 0.01
 """What might leak less by no more than this, if no attack finds out more, is not worth all attacks."""
 GAIN = 0.02
@@ -128,7 +133,8 @@ class Search:
 
         References find more, hardly ever less: once the best has been held and still is, none of the others is better.
         What they see through in one setting they do in its like, so the next to be held is of another kind, if one of
-        those might be better than what has been held; it meets all attacks first.
+        those might be better than what has been held; it meets all attacks first. Where they find more than the scores
+        of one run, what is left of the budget is spent on training less.
         """
 
         def rank(candidate: Candidate) -> tuple[bool, float, float]:
@@ -138,8 +144,9 @@ class Search:
             return min(completed, key=rank)
         met, held, kinds = list(completed), [self._bench.today], set[frozenset[str]]()
         broken: list[Candidate] = []
+        trained_less: list[Candidate] = []
         self._hold(self._bench.today)
-        while len(held) <= MOST_HELD:
+        while len(held) - len(trained_less) <= MOST_HELD:
             bar = min(map(rank, held))
             others = [c for c in entries.values() if c.kind not in kinds] if kinds else []
             better = [c for c in dict.fromkeys([*met, *others]) if c not in [*held, *broken] and rank(c) < bar]
@@ -153,9 +160,34 @@ class Search:
             if not self.complete(found):
                 broken.append(found)
             elif rank(found) < bar:
+                alone = self.leakage(found)
                 self._hold(found)
                 held.append(found)
+                if self.leakage(found) > alone + GAIN and (less := self._trained_less(found)) is not None:
+                    self._hold(less)
+                    trained_less.append(less)
+                    held.append(less)
         return min(held, key=rank)
+
+    def _trained_less(self, candidate: Candidate) -> Candidate | None:
+        """The same, trained for about as few rounds as the budget allows, having met all attacks; None if for no fewer.
+
+        A margin stops telling what a longer training leaves long before references do, so it does not say where to stop.
+        Watching does, by what it costs: three numbers of rounds at a time, so that both cores have work.
+        """
+        few, enough = round(LEAST_TRAINING * candidate.rounds), candidate.rounds
+        for _ in range(2):
+            tried = [candidate.trained(few + k * (enough - few) // 4) for k in (1, 2, 3)]
+            self._go(self._bench.spec(c, WATCHING) for c in tried)
+            self.met |= dict.fromkeys(self._known(tried))
+            affordable = [c.rounds for c in self._known(tried) if self._cost(self._test(c)) <= SPENT * self._budget]
+            enough = min(affordable, default=enough)
+            few = max((c.rounds for c in tried if c.rounds < enough), default=few)
+        less = candidate.trained(enough)
+        if less == candidate:
+            return None
+        self._go(self._bench.specs(less))
+        return less if self.complete(less) else None
 
     def confirms(self, today: Candidate, leakage: float, cost: float) -> bool:
         """Whether figures of seeds that had no part in the choice would recommend the same."""
