@@ -11,7 +11,7 @@ import pytest
 
 from scapegoat import report
 from scapegoat.membership.assessment import Scored
-from scapegoat.membership.epsilon import one_run, reachable
+from scapegoat.membership.epsilon import one_run, one_run_gaussian, reachable
 from scapegoat.membership.metrics import Estimate
 from scapegoat.report import grounds, payload
 from scapegoat.report.facts import Facts
@@ -20,7 +20,7 @@ from scapegoat.report.refuting import by_summaries, by_targets
 from tests.report import synthetic
 
 
-def with_guards(folder: Path, blind: float = 0.5) -> report.Page:
+def with_guards(folder: Path, blind: float = 0.5, **more: Any) -> report.Page:
     """Three runs of coins, with their guards and every figure of their scores."""
     for attack, defense in (("passive", "fedavg"), ("fedpoisonmia", "fedavg"), ("fedpoisonmia", "atm")):
         spec = synthetic.make_spec(attack, defense, rounds=40) | {"evaluation": {"design": "coin"}}
@@ -31,7 +31,9 @@ def with_guards(folder: Path, blind: float = 0.5) -> report.Page:
         found = Scored(targets.member, True, {"final_margin": targets.score(None)})
         validity = {**found.validity(None), "blind_auc": blind, "blind_auc_ci": [blind - 0.05, blind + 0.05]}
         path.write_text(
-            json.dumps({**summary, "membership": {**summary["membership"], **found.figures()}, "validity": validity})
+            json.dumps(
+                {**summary, "membership": {**summary["membership"], **found.figures()}, "validity": validity, **more}
+            )
         )
     return report.build(folder)
 
@@ -79,6 +81,50 @@ def test_summaries_alone_give_the_same_epsilon_as_the_targets(page: report.Page)
     least = by_summaries(older)
     assert least is not None
     assert least.lower == min(run.epsilon_lower or 0.0 for run in older)
+
+
+def test_where_noise_is_accounted_for_the_bounds_for_gaussian_noise_stand_beside_it(tmp_path: Path) -> None:
+    private = with_guards(tmp_path, privacy={"unit": "record", "epsilon": 60.0, "delta": 1e-5})
+    runs = [cell.runs[0] for (_, d), cell in private.studies[0].matrix.cells.items() if d == "fedavg" and cell.runs]
+    judged = private.studies[0].verdict.of("fedavg")
+    assert judged is not None
+    assert judged.epsilon_lower is not None
+    found = judged.epsilon_if_gaussian
+    # Both runs were looked at, so each bound is the larger one at half of the error.
+    alone = [one_run_gaussian(run.told.score(None), run.told.member, confidence=0.975) for run in runs if run.told]
+    assert len(alone) == 2
+    assert found["gaussian_noise"] == max(bound.epsilon for bound in alone)
+    assert judged.epsilon_lower < found["gaussian_noise"] < found["gaussian_noise_by_auc"] < 60
+    told = private.studies[0].verdict.text
+    assert (
+        f"they show at least {found['gaussian_noise']:.2f} and at least {found['gaussian_noise_by_auc']:.2f} if "
+        "moreover targets do not sway each other." in told
+    )
+    (listed, *_) = [r for r in report.verdict_values(private.studies[0].verdict)["rules"] if r["defense"] == "fedavg"]
+    assert listed["epsilon_if_gaussian"] == dict(found)
+    assert (listed["epsilon_unit"], listed["epsilon_refuted"]) == ("record", False)
+    # Summaries alone do not say which run was lucky: the smaller one holds without a correction.
+    from_summaries = by_summaries([run.facts for run in runs])
+    assert from_summaries is not None
+    smaller = min(run.facts.bounds["gaussian_noise"] for run in runs)
+    assert from_summaries.if_gaussian["gaussian_noise"] == smaller
+
+
+def test_bounds_for_gaussian_noise_are_not_shown_of_rules_that_add_none(page: report.Page) -> None:
+    judged = page.studies[0].verdict.of("fedavg")
+    assert judged is not None
+    assert not judged.epsilon_if_gaussian
+    assert "Gaussian" not in page.studies[0].verdict.text
+
+
+@pytest.mark.parametrize(("accounted", "doubted"), [(4.0, False), (2.0, True)])
+def test_a_bound_that_assumes_gaussian_noise_is_a_doubt_and_no_proof(accounted: float, doubted: bool) -> None:
+    bounds = {"gaussian_noise": 1.5, "gaussian_noise_by_auc": 2.5}
+    judged = Judgement("fedavg", "closed", epsilon=accounted, epsilon_unit="record", refutable=accounted)
+    told = " ".join(grounds.accounted([replace(judged, epsilon_lower=0.5, epsilon_if_gaussian=bounds)]))
+    assert "at least 1.50 and at least 2.50 if moreover targets do not sway each other" in told
+    assert ("more than was accounted for" in told) == doubted
+    assert "that is a bug" not in told
 
 
 def test_a_rule_that_was_merely_watched_has_its_epsilon_said() -> None:

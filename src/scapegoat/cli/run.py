@@ -177,12 +177,24 @@ def _worst(membership: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _epsilons(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """What the run shows of epsilon, and what it accounts for."""
+    from scapegoat.report.facts import refutable
+
     membership, lines = summary["membership"], []
+    parts = [("record", summary.get("privacy")), ("client", summary["aggregation"])]
+    accounted = [(unit, float(part["epsilon"])) for unit, part in parts if part and part.get("epsilon") is not None]
     if membership.get("epsilon_lower") is not None:
         reachable = membership.get("epsilon_reachable")  # runs of older versions do not have it
         most = "" if reachable is None else f"  ({membership['targets']} targets can show {reachable:.2f})"
         lines.append(("epsilon, at least", f"{membership['epsilon_lower']:.2f}{most}"))
-    for unit, part in (("record", summary.get("privacy")), ("client", summary["aggregation"])):
-        if part and part.get("epsilon") is not None:
-            lines.append((f"epsilon accounted, per {unit}", f"{part['epsilon']:.2f}"))
+    bounds = membership.get("epsilon_bounds") or {}
+    if accounted and "gaussian_noise" in bounds:
+        by_auc = f"{bounds['gaussian_noise_by_auc']:.2f} if targets do not sway each other"
+        lines.append(("  if noise is Gaussian", f"{bounds['gaussian_noise']:.2f}, {by_auc}"))
+    claim, shown = refutable(summary), membership.get("epsilon_lower")
+    bug = "  but more is shown: a bug in the noise or in its accounting"
+    refuted = claim is not None and shown is not None and shown > claim
+    lines += [
+        (f"epsilon accounted, per {unit}", f"{value:.2f}{bug if refuted and value == claim else ''}")
+        for unit, value in accounted
+    ]
     return lines

@@ -30,7 +30,8 @@ def accounted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
         claim = f"{rule(j.defense)} accounts for an epsilon of {j.epsilon:.2f}{unit}"
         if j.epsilon_lower is None:
             sentences.append(f"{claim}.")
-        elif j.refutable is None:
+            continue
+        if j.refutable is None:
             sentences.append(
                 f"{claim}; what its runs show, at least {j.epsilon_lower:.2f} per record, is at delta 1e-5 and "
                 "cannot be held against it: it accounts at a larger delta, or does not say at which."
@@ -42,7 +43,28 @@ def accounted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
             )
         else:
             sentences.append(f"{claim}; its runs show at least {j.epsilon_lower:.2f} per record.")
+        sentences += _if_gaussian(j)
     return tuple(sentences)
+
+
+def _if_gaussian(judgement: Judgement) -> list[str]:
+    """The tighter bounds, beside an accounted epsilon: noise that is accounted for mostly is Gaussian.
+
+    They prove no bug: many noisy steps on random batches are not exactly as private as one Gaussian mechanism.
+    """
+    found = judgement.epsilon_if_gaussian
+    words = {"gaussian_noise": "", "gaussian_noise_by_auc": " if moreover targets do not sway each other"}
+    known = {key: text for key, text in words.items() if found.get(key, 0.0) > 0}
+    if not known:
+        return []
+    bounds = listed([f"at least {found[key]:.2f}{text}" for key, text in known.items()])
+    doubt = ""
+    if judgement.refutable is not None and not judgement.refuted and max(found.values()) > judgement.refutable:
+        doubt = (
+            ", which is more than was accounted for: either one of these does not hold here, or the noise or its "
+            "accounting has a bug"
+        )
+    return [f"If the noise acts as Gaussian noise does, they show {bounds}{doubt}."]
 
 
 def shown(judgements: Sequence[Judgement]) -> tuple[str, ...]:

@@ -198,7 +198,8 @@ class Judgement:
     attacking, `under_attack` the lowest test accuracy over the attacks. `epsilon` is accounted, of an `epsilon_unit`;
     `refutable` is what is accounted at a delta at which the lower bound can refute it, if anything is;
     `epsilon_lower` the largest lower bound that its runs support together, always of a record, `epsilon_reachable` the
-    most that any scores of their targets could have supported.
+    most that any scores of their targets could have supported; `epsilon_if_gaussian` are the bounds that hold if the
+    noise that was accounted for is Gaussian.
     """
 
     defense: str
@@ -218,6 +219,7 @@ class Judgement:
     refutable: float | None = None
     epsilon_lower: float | None = None
     epsilon_reachable: float | None = None
+    epsilon_if_gaussian: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
 
     @property

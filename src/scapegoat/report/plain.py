@@ -89,7 +89,10 @@ def _rule(judgement: Judgement) -> dict[str, Any]:
         **_figure(judgement.decided),
         "cost": None if judgement.cost is None else judgement.cost.value,
         "epsilon": judgement.epsilon,
+        "epsilon_unit": judgement.epsilon_unit or None,
         "epsilon_lower": judgement.epsilon_lower,
+        "epsilon_if_gaussian": dict(judgement.epsilon_if_gaussian) or None,
+        "epsilon_refuted": judgement.refuted,
         "reason": judgement.reason,
     }
 

@@ -204,7 +204,10 @@ def _accounted(
     promised = [claim for claim in claims if claim is not None]
     claim = max(promised) if promised and len(promised) == len(claims) else None
     told = replace(judgement, epsilon=epsilon, epsilon_unit=unit, refutable=claim)
-    return told if found is None else replace(told, epsilon_lower=found.lower, epsilon_reachable=found.reachable)
+    if found is None:
+        return told
+    shown = replace(told, epsilon_lower=found.lower, epsilon_reachable=found.reachable)
+    return shown if epsilon is None else replace(shown, epsilon_if_gaussian=found.if_gaussian)
 
 
 def _judge(
