@@ -16,7 +16,7 @@ from scapegoat.membership import metrics
 from scapegoat.report.groups import groups_of
 from scapegoat.report.told import told
 from tests.report import synthetic
-from tests.report.test_verdicts import Figures, audit, summary
+from tests.report.test_verdicts import FEDAVG, TIGHT, Figures, audit, summary
 
 HARMLESS: Figures = (0.53, 0.5, 0.01, 0.65)
 
@@ -173,6 +173,16 @@ def test_of_good_rules_that_cannot_be_told_apart_the_cheapest_is_recommended() -
     assert found.recommended == "median"
     assert "memory_atm cannot be told apart from it; it is the cheapest." in found.headline
     assert "seeds would settle it" in found.headline
+
+
+@pytest.mark.parametrize(("seeds", "says"), [(1, "two points of AUC, which its"), (3, "a point of AUC.")])
+def test_a_rule_that_was_picked_among_several_is_said_to_be_flattered(seeds: int, says: str) -> None:
+    found = report.verdict(audit({"fedavg": FEDAVG, "memory_atm": TIGHT}, seeds=seeds))
+    assert found.least == "memory_atm"
+    picked = "memory_atm was picked by the runs that it is judged by: if the rules leak alike, that flatters it by about"
+    assert [picked in caveat and says in caveat for caveat in found.caveats].count(True) == 1
+    for rules in ({"memory_atm": TIGHT}, {"fedavg": TIGHT, "memory_atm": TIGHT}):  # plain averaging leaks as little
+        assert not any("was picked by" in caveat for caveat in report.verdict(audit(rules)).caveats)
 
 
 def test_an_accounted_epsilon_is_shown_beside_what_the_runs_refute_and_a_contradiction_is_a_bug() -> None:
