@@ -137,10 +137,12 @@ def test_no_score_finds_members_in_a_model_that_saw_no_target():
     outside = dict.fromkeys(registry.names(), 0)
     for repetition in range(100):
         seen = untrained_evidence(rng)
-        member = rng.permutation(120) < 60
-        for name in outside:
-            found = auc(get(name).score(seen), member, seed=repetition)
-            outside[name] += not found.low <= 0.5 <= found.high
-    # Five of a hundred are expected. More than thirteen by any of ten scores happens to one such test in 200.
-    assert max(outside.values()) <= 13, outside
-    assert 0 < sum(outside.values()) < 10 * 9, outside
+        found = {name: get(name).score(seen) for name in outside}
+        for draw in range(3):
+            member = rng.permutation(120) < 60
+            for name, values in found.items():
+                estimate = auc(values, member, seed=3 * repetition + draw)
+                outside[name] += not estimate.low <= 0.5 <= estimate.high
+    # Fifteen of three hundred are expected. More than 28 by any of ten scores happens to one such test in 200.
+    assert max(outside.values()) <= 28, outside
+    assert 0 < sum(outside.values()) < 10 * 27, outside

@@ -93,6 +93,32 @@ def test_online_lira_is_the_log_ratio_of_two_gaussians(case, enough):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("enough", [2, 3, 16])
+@pytest.mark.parametrize("references", [1, 2, 6, 40])
+def test_lira_takes_from_other_targets_what_few_references_do_not_say(references, enough):
+    rng = np.random.default_rng(references)
+    hard = rng.normal(0, 4, 60)
+    included = rng.random((references, 60)) < 0.5
+    values = np.where(included, 6 + 0.3 * hard, hard) + rng.normal(size=(references, 60))
+    margins = rng.normal(2, 5, (1, 60))
+    rows = margins.tolist(), values.tolist(), included.tolist(), enough
+    same(lira_offline(margins, values, included, enough), reference.lira_offline(*rows))
+    found = lira_online(margins, values, included, enough)
+    np.testing.assert_allclose(found, reference.lira_online(*rows), rtol=1e-6, atol=1e-6)
+
+
+def test_with_enough_references_lira_is_the_papers_alone():
+    rng = np.random.default_rng(0)
+    included = np.arange(40)[:, None] % 2 == np.arange(60) % 2
+    values = rng.normal(0, 4, 60) + 3 * included + rng.normal(size=(40, 60))
+    margins = rng.normal(2, 5, (1, 60))
+    mean_in, mean_out = (np.nanmean(np.where(kind, values, np.nan), 0) for kind in (included, ~included))
+    std_in, std_out = (np.nanstd(np.where(kind, values, np.nan), 0, ddof=1) for kind in (included, ~included))
+    same(lira_offline(margins, values, included), (margins[0] - mean_out) / std_out)
+    z_in, z_out = (margins[0] - mean_in) / std_in, (margins[0] - mean_out) / std_out
+    same(lira_online(margins, values, included), z_out**2 / 2 - z_in**2 / 2 + np.log(std_out / std_in))
+
+
 @settings(max_examples=40, deadline=None)
 @given(attacks())
 def test_bavaria_updates_its_prior_as_if_references_came_one_by_one(case):

@@ -73,13 +73,31 @@ def variance(group, groups, enough):
     return max(own, TINY**2)
 
 
+def gaussian_of(group, groups, prior, enough):
+    """Mean and variance of one more margin: the group's own if it is large enough, else with what others suggest."""
+    if len(group) >= max(enough, 2):
+        return fmean(group), variance(group, groups, enough)
+    mean, worth = prior
+    for value in group:
+        mean = (worth * mean + value) / (worth + 1)
+        worth += 1
+    return mean, variance(group, groups, enough) * (1 + 1 / worth)
+
+
+def spreads(groups):
+    return any(len(g) > 1 for g in groups)
+
+
 def lira_offline(margins, references, included, enough):
     """The probability 1 - Pr[Z > margin] of the paper, Z the Gaussian fitted to the target's out references."""
     _, outside = split(references, included)
+    prior = prior_from(outside) if spreads(outside) else None
     everything = [v for group in outside for v in group]
     scores = []
     for i, margin in enumerate(margins[-1]):
-        if outside[i]:
+        if prior is not None:
+            mean, var = gaussian_of(outside[i], outside, (prior[0][i], prior[1]), enough)
+        elif outside[i]:
             mean, var = fmean(outside[i]), variance(outside[i], outside, enough)
         else:
             mean = fmean(everything)
@@ -105,12 +123,20 @@ def lira_online(margins, references, included, enough):
     shift = shift_of(inside, outside)
     average_in = fmean([fmean(a) for a in inside if a])
     average_out = fmean([fmean(b) for b in outside if b])
+    prior_in = prior_from(inside, outside) if spreads(inside) else None
+    prior_out = prior_from(outside, inside) if spreads(outside) else None
     scores = []
     for i, margin in enumerate(margins[-1]):
         a, b = inside[i], outside[i]
         mean_in = fmean(a) if a else fmean(b) + shift if b else average_in
         mean_out = fmean(b) if b else fmean(a) - shift if a else average_out
         std_in, std_out = math.sqrt(variance(a, inside, enough)), math.sqrt(variance(b, outside, enough))
+        if prior_in is not None:
+            mean_in, var = gaussian_of(a, inside, (prior_in[0][i], prior_in[1]), enough)
+            std_in = math.sqrt(var)
+        if prior_out is not None:
+            mean_out, var = gaussian_of(b, outside, (prior_out[0][i], prior_out[1]), enough)
+            std_out = math.sqrt(var)
         if math.isfinite(margin):
             ratio = log_density(margin, mean_in, std_in) - log_density(margin, mean_out, std_out)
         else:
@@ -131,17 +157,25 @@ def student(group, groups, prior_mean, kappa, nu):
     return stats.t(freedom, mean, max(math.sqrt(squares / freedom * (1 + 1 / weight)), TINY))
 
 
-def prior_from(kind, other, enough=20, least=0.01, most=100.0):
+def prior_from(kind, other=None, enough=20, least=0.01, most=100.0):
     """Means that other targets suggest for one kind of reference, from the other kind's, and what they count for."""
-    pairs = [(fmean(b), fmean(a), len(a)) for a, b in zip(kind, other, strict=True) if a and b]
+    said = [fmean(a) for a in kind if a]
+    average = fmean(said) if said else 0.0
+    if other is None:
+        pairs = [(0.0, fmean(a), len(a)) for a in kind if a]
+        at, slope, parameters = average, 0.0, 1
+        means = [average for _ in kind]
+    else:
+        pairs = [(fmean(b), fmean(a), len(a)) for a, b in zip(kind, other, strict=True) if a and b]
+        if len(pairs) < enough:
+            return None
+        x, y = [p[0] for p in pairs], [p[1] for p in pairs]
+        slope = 0.0 if max(x) - min(x) <= 1e-12 else linear_regression(x, y).slope
+        at, parameters = fmean(y) - slope * fmean(x), 2
+        means = [at + slope * fmean(b) if b else average for b in other]
     if len(pairs) < enough:
         return None
-    x, y = [p[0] for p in pairs], [p[1] for p in pairs]
-    slope = 0.0 if max(x) - min(x) <= 1e-12 else linear_regression(x, y).slope
-    at = fmean(y) - slope * fmean(x)
-    average = fmean([fmean(a) for a in kind if a])
-    means = [at + slope * fmean(b) if b else average for b in other]
-    total = sum((b - at - slope * a) ** 2 for a, b, _ in pairs) / (len(pairs) - 2)
+    total = sum((b - at - slope * a) ** 2 for a, b, _ in pairs) / (len(pairs) - parameters)
     within = pooled_variance(kind)
     between = max(total - within * fmean([1 / p[2] for p in pairs]), 0.05 * total)
     return means, max(within / between, least) if between > within / most else most

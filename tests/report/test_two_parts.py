@@ -179,7 +179,9 @@ def test_of_good_rules_that_cannot_be_told_apart_the_cheapest_is_recommended() -
 def test_a_rule_that_was_picked_among_several_is_said_to_be_flattered(seeds: int, says: str) -> None:
     found = report.verdict(audit({"fedavg": FEDAVG, "memory_atm": TIGHT}, seeds=seeds))
     assert found.least == "memory_atm"
-    picked = "memory_atm was picked by the runs that it is judged by: if the rules leak alike, that flatters it by about"
+    picked = (
+        "memory_atm was picked by the runs that it is judged by: if the rules leak alike, that flatters it by about"
+    )
     assert [picked in caveat and says in caveat for caveat in found.caveats].count(True) == 1
     for rules in ({"memory_atm": TIGHT}, {"fedavg": TIGHT, "memory_atm": TIGHT}):  # plain averaging leaks as little
         assert not any("was picked by" in caveat for caveat in report.verdict(audit(rules)).caveats)

@@ -13,6 +13,11 @@ SURELY = 3.0
 """Standard deviations by which correlations must differ before it is said that they do."""
 NARROWEST = 1e-12
 """No standard deviation is smaller: references that agree exactly must not make a score infinite."""
+FEWEST = 20
+"""Targets from which on others say what to expect of one."""
+LEAST, MOST = 0.01, 100.0
+LEAST_BETWEEN = 0.05
+"""Of the scatter around what is expected, what targets differ by at the least."""
 
 
 class Compared(NamedTuple):
@@ -81,6 +86,13 @@ def _correlation(one: Floats, other: Floats) -> float:
     return float(np.corrcoef(one, other)[0, 1])
 
 
+class Expected(NamedTuple):
+    """What the other targets say to expect of one: its mean [targets], and how many references that is worth."""
+
+    mean: Floats
+    weight: float
+
+
 @dataclass(frozen=True)
 class Moments:
     """Count, mean and sum of squared deviations per target [targets], over the references that qualify."""
@@ -94,14 +106,18 @@ class Moments:
         """Targets that at least one reference speaks of."""
         return np.asarray(self.count > 0)
 
+    @property
+    def freedom(self) -> float:
+        """How many deviations from a target's mean are known: none where no target has two references."""
+        return float((self.count - 1).clip(0).sum())
+
     def pooled_variance(self) -> float:
         """Variance within targets, pooled over all of them; with one reference each, the variance between targets.
 
         The latter is too wide, which makes a score cautious for every target alike.
         """
-        freedom = float((self.count - 1).clip(0).sum())
-        if freedom > 0:
-            return float(self.squares.sum() / freedom)
+        if self.freedom > 0:
+            return float(self.squares.sum() / self.freedom)
         means = self.mean[self.known]
         return float(means.var()) if len(means) else 0.0
 
@@ -109,6 +125,17 @@ class Moments:
         """Variance per target [targets]: its own where `enough` references speak of it, the pooled one elsewhere."""
         own = self.squares / (self.count - 1).clip(1)
         return np.where(self.count >= max(enough, 2), own, self.pooled_variance()).clip(NARROWEST**2)
+
+    def shrunk(self, prior: Expected, enough: int) -> tuple[Floats, Floats]:
+        """Mean and variance per target [targets]: its own where `enough` references speak of it.
+
+        Elsewhere the mean lies between what is expected and its own, by how much each is worth, and the variance, the
+        pooled one, is that of one more margin around a mean that is not known exactly.
+        """
+        worth = prior.weight + self.count
+        few = self.count < max(enough, 2)
+        mean = np.where(few, (prior.weight * prior.mean + self.count * self.mean) / worth, self.mean)
+        return mean, np.where(few, 1 + 1 / worth, 1.0) * self.variance(enough)
 
 
 def moments(values: Floats, used: Bools) -> Moments:
@@ -124,6 +151,37 @@ def moments(values: Floats, used: Bools) -> Moments:
     mean = np.where(used, values, 0.0).sum(0) / count.clip(1)
     squares = np.where(used, (values - mean) ** 2, 0.0).sum(0)
     return Moments(count, mean, squares)
+
+
+def expected(kind: Moments, other: Moments | None = None) -> Expected | None:
+    """What targets suggest of each other: the mean margin under one kind of reference, by that under the other kind.
+
+    A line through all targets; without the other kind, their average. It is worth the variance within targets over that
+    between them, around the line; the latter is what is left of the scatter once the draw of each mean is taken away.
+    None with fewer than `FEWEST` targets.
+
+    Examples
+    --------
+    >>> margins = np.random.default_rng(0).normal(np.linspace(0, 3, 50), 1, (2, 50))
+    >>> round(expected(moments(margins, np.ones_like(margins, bool))).weight)
+    1
+    """
+    both = kind.known if other is None else kind.known & other.known
+    count = int(both.sum())
+    if count < FEWEST:
+        return None
+    average = float(kind.mean[kind.known].mean())
+    means, freedom = np.full(len(kind.mean), average), count - 1
+    if other is not None:
+        x, y = other.mean[both], kind.mean[both]
+        away = x - x.mean()
+        slope = float(away @ (y - y.mean()) / (away @ away)) if np.ptp(x) > NARROWEST else 0.0
+        start = float(y.mean() - slope * x.mean())
+        means, freedom = np.where(other.known, start + slope * other.mean, average), count - 2
+    total = float(((kind.mean - means)[both] ** 2).sum() / freedom)
+    within = kind.pooled_variance()
+    between = max(total - within * float((1 / kind.count[both]).mean()), LEAST_BETWEEN * total)
+    return Expected(means, max(within / between, LEAST) if between > within / MOST else MOST)
 
 
 def completed(inside: Moments, outside: Moments) -> tuple[Floats, Floats, float]:

@@ -145,7 +145,10 @@ def _seeds(found: Findings) -> str:
     if needed is None:
         return ""
     count = f"about {needed}" if needed <= MOST_SEEDS else f"more than {MOST_SEEDS}"
-    return f" By their spread, {count} seeds would settle it."
+    # An audit gives some rules more seeds than others: "2 seeds" is no news where another rule has three.
+    alone = [rule(name) for name in found.choice.tied if found.seeds > 1 and name in found.of_one_seed]
+    few = f" ({listed(alone)} {'has' if len(alone) == 1 else 'have'} one)" if alone else ""
+    return f" By their spread, {count} seeds{' of each' if few else ''} would settle it{few}."
 
 
 def _unsettled(found: Findings, name: str) -> str:

@@ -9,15 +9,10 @@ from pydantic import Field
 from scipy import special
 
 from scapegoat.errors import InputError
-from scapegoat.membership.references import NARROWEST, Compared, Moments, completed, moments
+from scapegoat.membership.references import NARROWEST, Compared, Moments, completed, expected, moments
 from scapegoat.membership.scoring import Evidence, Floats, Score, register, settled
 
-FEWEST = 20
-"""Targets from which on others say what to expect of one."""
 UNLEARNT = 0.1
-LEAST, MOST = 0.01, 100.0
-LEAST_BETWEEN = 0.05
-"""Of the scatter around the line, what targets differ by at the least."""
 
 
 def bavaria(
@@ -65,38 +60,17 @@ def bavaria(
         raise InputError("references: every one of them trained on every target; some must have been trained without")
     inside, outside = moments(values, trained), moments(values, out)
     centre = np.full(len(last), float(outside.mean[outside.known].mean()))
-    learnt = None if mean_weight is not None else _learnt(outside, inside)
+    learnt = None if mean_weight is not None else expected(outside, inside)
     prior, weight = learnt or (centre, mean_weight or UNLEARNT)
     predictive_out = _predictive(outside, prior, weight, variance_weight)
     if not trained.any():
         freedom, mean, scale = predictive_out
         return settled(-_log_upper_tail((margin - mean) / scale, freedom), last)
     _, mean_out, shift = completed(inside, outside)
-    learnt = None if mean_weight is not None else _learnt(inside, outside)
+    learnt = None if mean_weight is not None else expected(inside, outside)
     prior, weight = learnt or (mean_out + shift, mean_weight or UNLEARNT)
     predictive_in = _predictive(inside, prior, weight, variance_weight)
     return settled(_log_density(margin, *predictive_in) - _log_density(margin, *predictive_out), last)
-
-
-def _learnt(kind: Moments, other: Moments) -> tuple[Floats, float] | None:
-    """The mean of each target that the other kind of reference suggests, and the references that this is worth.
-
-    It is worth the variance within targets over that between them, around the line; the latter is what is left of the
-    scatter once the draw of each mean is taken away. None with too few targets.
-    """
-    both = kind.known & other.known
-    count = int(both.sum())
-    if count < FEWEST:
-        return None
-    x, y = other.mean[both], kind.mean[both]
-    away = x - x.mean()
-    slope = float(away @ (y - y.mean()) / (away @ away)) if np.ptp(x) > NARROWEST else 0.0
-    start = float(y.mean() - slope * x.mean())
-    means = np.where(other.known, start + slope * other.mean, float(kind.mean[kind.known].mean()))
-    total = float(((y - start - slope * x) ** 2).sum() / (count - 2))
-    within = kind.pooled_variance()
-    between = max(total - within * float((1 / kind.count[both]).mean()), LEAST_BETWEEN * total)
-    return means, max(within / between, LEAST) if between > within / MOST else MOST
 
 
 def _predictive(found: Moments, prior_mean: Floats, kappa: float, nu: float) -> tuple[Floats, Floats, Floats]:

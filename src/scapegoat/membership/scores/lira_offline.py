@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from scapegoat.errors import InputError
-from scapegoat.membership.references import Compared, moments
+from scapegoat.membership.references import Compared, expected, moments
 from scapegoat.membership.scoring import Evidence, Floats, Score, register, settled
 
 
@@ -21,12 +21,16 @@ def lira_offline(
     here the margin, of the references that were trained without it, and the score is 1 - Pr[Z > margin]. The z value
     that is returned orders targets as that probability does, but does not saturate at 1.
 
+    Of few references a mean is a poor guess. A target with fewer than `enough` has the variance pooled over all
+    targets, as the paper says, and a mean between its own and that of all targets (`references.expected`). The latter
+    is this project's; with enough references, or fewer than 20 targets, nothing of it is left.
+
     Parameters
     ----------
     margins: [rounds, targets] of the attacked run; the last round counts.
     references: [references, targets] or [references, rounds, targets].
     included: [references, targets], which references trained on the target and are left out. None: none did.
-    enough: a target's own variance is used from so many references on; below, one variance pooled over all targets.
+    enough: a target's own mean and variance are used from so many references on.
 
     Returns
     -------
@@ -45,6 +49,8 @@ def lira_offline(
     everything = values[out]
     mean = np.where(found.known, found.mean, everything.mean())
     variance = np.where(found.known, found.variance(enough), max(float(everything.var()), found.pooled_variance()))
+    if found.freedom and (prior := expected(found)) is not None:
+        mean, variance = found.shrunk(prior, enough)
     spread = np.sqrt(variance).clip(1e-12)
     return settled((margin - mean) / spread, last)
 
@@ -56,7 +62,7 @@ class LiraOffline(Score):
     needs_references: ClassVar[bool] = True
 
     enough: Annotated[int, Field(ge=2)] = 16
-    """References from which on a target has a variance of its own; below, one is pooled over all targets."""
+    """References from which on a target has a mean and a variance of its own; below, the other targets help."""
 
     def score(self, seen: Evidence) -> Floats:
         """See `lira_offline`."""

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from scapegoat.errors import InputError
-from scapegoat.membership.references import Compared, completed, moments
+from scapegoat.membership.references import Compared, completed, expected, moments
 from scapegoat.membership.scoring import Evidence, Floats, Score, register, settled
 
 
@@ -18,13 +18,17 @@ def lira_online(margins: np.ndarray, references: np.ndarray, included: np.ndarra
     Carlini et al. 2022 (arXiv 2112.03570), Algorithm 1: two Gaussians per target, fitted to the logit-scaled
     confidence, here the margin, of the references that did and did not train on it.
 
+    Of few references a mean is a poor guess. A target with fewer than `enough` of a kind has the variance pooled over
+    all targets, as the paper says, and a mean between its own and what the other targets suggest
+    (`references.expected`). The latter is this project's; with enough references, or fewer than 20 targets, nothing of
+    it is left.
+
     Parameters
     ----------
     margins: [rounds, targets] of the attacked run; the last round counts.
     references: [references, targets] or [references, rounds, targets].
     included: [references, targets], which references trained on the target.
-    enough: a target's own variances are used from so many references of each kind on; below, variances pooled over
-        all targets.
+    enough: a target's own means and variances are used from so many references of each kind on.
 
     Returns
     -------
@@ -45,6 +49,10 @@ def lira_online(margins: np.ndarray, references: np.ndarray, included: np.ndarra
     inside, outside = moments(values, trained), moments(values, out)
     mean_in, mean_out, _ = completed(inside, outside)
     variance_in, variance_out = inside.variance(enough), outside.variance(enough)
+    if inside.freedom and (prior := expected(inside, outside)) is not None:
+        mean_in, variance_in = inside.shrunk(prior, enough)
+    if outside.freedom and (prior := expected(outside, inside)) is not None:
+        mean_out, variance_out = outside.shrunk(prior, enough)
     ratio = 0.5 * (
         (margin - mean_out) ** 2 / variance_out
         - (margin - mean_in) ** 2 / variance_in
@@ -62,7 +70,7 @@ class LiraOnline(Score):
     needs_included: ClassVar[bool] = True
 
     enough: Annotated[int, Field(ge=2)] = 16
-    """References from which on a target has a variance of its own; below, one is pooled over all targets."""
+    """References from which on a target has a mean and a variance of its own; below, the other targets help."""
 
     def score(self, seen: Evidence) -> Floats:
         """See `lira_online`."""
