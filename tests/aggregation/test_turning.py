@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from scapegoat.aggregation import AggregationContext, registry
+from scapegoat.combining.rule import Aggregate, Stack
 
 TURN_FREE = [name for name, rule in registry.classes() if rule.turn_free]
 
@@ -27,3 +28,21 @@ def test_turning_all_updates_turns_the_aggregate(name: str) -> None:
 @pytest.mark.parametrize("name", ["median", "trimmed_mean", "top_k", "signguard"])
 def test_rules_that_look_at_coordinates_do_not_claim_it(name: str) -> None:
     assert name not in TURN_FREE
+
+
+def test_a_rule_that_is_made_of_one_does_not_inherit_the_claim() -> None:
+    """What it does differently may look at coordinates."""
+    atm = registry.cls("atm")
+
+    class OfFewCoordinates(atm):  # type: ignore[misc, valid-type]
+        def aggregate(self, stack: Stack, context: AggregationContext) -> Aggregate:
+            found = super().aggregate(stack, context)
+            return stack.aggregate(found.update.where(found.update.abs() > found.update.abs().median(), 0.0))
+
+    class Claims(atm):  # type: ignore[misc, valid-type]
+        turn_free = True
+
+    assert atm.turn_free
+    assert not OfFewCoordinates.turn_free
+    assert not OfFewCoordinates().turn_free
+    assert Claims.turn_free

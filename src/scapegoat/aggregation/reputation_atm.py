@@ -97,6 +97,7 @@ def reputation_atm(
 class ReputationATM(MemoryATM):
     """Clip, drop those that have been pulling away steadily, then those that point away this round."""
 
+    turn_free = True
     hold: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Weight of the past in a client's suspicion."""
     doubt: Annotated[float, Field(ge=0, le=LIMIT)] = 2.0

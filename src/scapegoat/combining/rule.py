@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
@@ -145,10 +145,18 @@ class Rule(Component):
     """Whether moving all updates by a vector moves the aggregate by it: what they are relative to does not matter."""
 
     turn_free: ClassVar[bool] = False
-    """Whether turning all updates, and its memory, turns the aggregate: it asks for lengths and angles alone."""
+    """Whether turning all updates, and its memory, turns the aggregate: it asks for lengths and angles alone.
+
+    Not inherited: a subclass may look at more, so it says so itself.
+    """
 
     resists: ClassVar[bool] = True
     """Whether it is meant to stand one hostile client; plain averaging is not."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Forget what the base class claims of itself alone."""
+        super().__init_subclass__(**options)
+        cls.turn_free = bool(vars(cls).get("turn_free", False))
 
     def __call__(self, updates: Updates | Stack, context: AggregationContext | None = None) -> Aggregate:
         """Aggregate the updates of one round."""

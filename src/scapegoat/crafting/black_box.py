@@ -129,8 +129,11 @@ class Copy:
         found = geometry.gram(vectors)
         if not bool(found.isfinite().all()):
             return None
-        values, turned = torch.linalg.eigh(found)
-        places = (turned * values.clamp_min(0).sqrt()).float()
+        # Of directions, not of vectors: late in training updates are so short that beside a unit vector they are rounding.
+        lengths = found.diagonal().clamp_min(0).sqrt()
+        scale = torch.where(lengths > 0, lengths, 1.0)
+        values, turned = torch.linalg.eigh(found / (scale[:, None] * scale[None, :]))
+        places = (turned * values.clamp_min(0).sqrt() * lengths[:, None]).float()
         short, count = copy(self), len(self._rows)
         short._rows, short._unit, short._known = list(places[:count]), places[count], places[count + 1]
         short._mean = places[:count].mean(0)
