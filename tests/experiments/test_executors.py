@@ -113,12 +113,32 @@ def test_workers_stay_for_the_next_stage_and_the_dead_are_replaced(undisturbed: 
         assert len(first) == 2
         assert execute(wanted[2:4], store, jobs=2, pool=pool).complete
         assert workers() - before == first
-        for pid in first:
-            os.kill(pid, signal.SIGKILL)
-        assert execute(wanted, store, jobs=2, pool=pool).complete
+        killed = [psutil.Process(pid) for pid in first]
+        for process in killed:
+            process.kill()
+        psutil.wait_procs(killed, timeout=30)
+        events: list[Event] = []
+        assert execute(wanted, store, jobs=2, pool=pool, on_event=events.append).complete
         assert not workers() & first
+        # They died over nothing: no run counts as tried before.
+        assert "retried" not in {event.kind for event in events}
     assert workers() == before
     assert_same_numbers(undisturbed, store)
+
+
+def test_a_single_run_goes_to_workers_that_wait_and_no_run_starts_none(tmp_path: Path) -> None:
+    """Beside them it would ask for memory that they hold."""
+    store, events = RunStore(tmp_path), list[Event]()
+    with ProcessPool(store, jobs=2, root=None) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors.serial, "compute", lambda *_, **__: pytest.fail("computed beside the workers"))
+        assert execute([], store, jobs=2, pool=pool).complete
+        assert not pool.running
+        assert execute(specs()[:2], store, jobs=2, pool=pool).complete
+        assert pool.running
+        assert execute(specs()[:3], store, jobs=2, pool=pool, on_event=events.append).complete
+        assert [event.kind for event in events].count("started") == 1
+        assert execute(specs()[:3], store, jobs=2, pool=pool).complete
+        assert pool.running
 
 
 def test_workers_that_stayed_know_plugins_that_were_loaded_since(tmp_path: Path) -> None:

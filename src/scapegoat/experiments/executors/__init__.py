@@ -68,8 +68,7 @@ def execute(
     Ray cluster instead; `local` starts one of `jobs` workers here. Of runs on an accelerator as many are computed at
     once as their share of it, `gpus_per_run`, allows; one that runs out of memory is tried again alone. A run folder
     that is damaged counts as failed unless `recompute_damaged`. `pool` has workers of the same store that stay for the
-    next call. Ctrl-C saves what is under way and raises Stopped, a
-    KeyboardInterrupt.
+    next call. Ctrl-C saves what is under way and raises Stopped, a KeyboardInterrupt.
     """
     runs = RunStore(store) if isinstance(store, str | Path) else store
     refuse_many_jobs("jobs", jobs)
@@ -103,13 +102,15 @@ def _work_off(
     root: str | Path | None,
     checkpoint_seconds: float,
 ) -> None:
+    # A single run needs no other process; but one beside workers that wait would need memory beside theirs.
+    workers_wait = pool is not None and pool.running
     if ray is not None:
         from scapegoat.experiments.executors import cluster
 
         cluster.work_off(
             queue, runs, address=ray, jobs=jobs, gpus=share, root=root, checkpoint_seconds=checkpoint_seconds
         )
-    elif jobs == 1 or queue.waiting < 2:
+    elif jobs == 1 or (queue.waiting < 2 and not workers_wait):
         serial.work_off(queue, runs, root=root, checkpoint_seconds=checkpoint_seconds)
     elif pool is not None:
         pool.work_off(queue, gpus=share)

@@ -102,11 +102,18 @@ class ProcessPool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def running(self) -> bool:
+        """Whether there are workers already."""
+        return bool(self._workers)
+
     def work_off(self, queue: RunQueue, *, gpus: float = 0.0) -> None:
         """Compute every run of the queue; on KeyboardInterrupt the workers save what they are at, then it goes on.
 
         `gpus` is each run's share of an accelerator; 0 where no run needs one.
         """
+        if not queue.open:
+            return
         self._queue = queue
         devices = dealt_out({spec.device for spec in queue.specs.values()})
         jobs = min(self._most, runs_at_once(len(devices), gpus)) if gpus else self._most
@@ -120,6 +127,8 @@ class ProcessPool:
         if (devices, jobs, setup) != (self._devices, self._jobs, self._setup):
             self._dismiss()  # what they were told when they started no longer holds
         self._devices, self._jobs, self._setup = devices, jobs, setup
+        for worker in [w for w in self._workers if w.process.poll() is not None]:
+            self._forget(worker)  # it died between two queues: no run is to blame
         try:
             while queue.open:
                 self._fill()
