@@ -60,7 +60,8 @@ def sentences(
         else:
             found.append("The server does it alone: clients change nothing.")
     if chosen.leakage.value >= STILL_TOLD:
-        found.append("That is less than today, not nothing: members can still be told from others by their score.")
+        less = "That is not nothing" if chosen == today else "That is less than today, not nothing"
+        found.append(f"{less}: members can still be told from others by their score.")
     if chosen.epsilon is not None:
         worth = ": as a promise that is worth next to nothing" if chosen.epsilon > NO_PROMISE else ""
         found.append(f"Its noise accounts for epsilon {chosen.epsilon:.1f} for a record{worth}.")
@@ -72,7 +73,7 @@ def sentences(
         if chosen.unfit:
             names = listed([ATTACK_NAMES.get(attack, attack) for attack in chosen.unfit])
             found.append(
-                f"They do not fit the runs attacked by {names}: there the figure is by the scores of the run alone; "
+                f"The references do not fit the runs attacked by {names}: there the figure is by the scores of the run alone; "
                 "--rehearse trains references under the attack."
             )
     else:
@@ -84,10 +85,12 @@ def sentences(
             "--seeds 3 adds runs that had no part in the choice."
         )
     elif fresh is not None:
+        others = f" (today's under attack over {today.seeds})" if today.seeds < chosen.seeds else ""
         found.append(
-            f"It was chosen among {tried} settings by one seed; the figures are means over {chosen.seeds}. By the "
-            f"{fresh.seeds} that had no part in the choice alone it {_costs(fresh)}, and the worst attack has an AUC "
-            f"of {fresh.leakage.value:.2f}{'.' if confirmed else ': by these it would not have been chosen.'}"
+            f"It was chosen among {tried} settings by one seed; its figures are means over {chosen.seeds} seeds"
+            f"{others}. By the {fresh.seeds} seed{'' if fresh.seeds == 1 else 's'} that had no part in the choice, it "
+            f"{_costs(fresh)}, and the worst attack has an AUC of {fresh.leakage.value:.2f}"
+            f"{'.' if confirmed else ': by these it would not have been chosen.'}"
         )
     return tuple(found)
 
@@ -102,9 +105,11 @@ def _told(option: Option) -> str:
 
 
 def _price(today: Option, chosen: Option, budget: float) -> str:
+    # Today's figure may be known of fewer seeds than the cost.
+    before = chosen.test_accuracy + chosen.cost
     return (
         f"It {_costs(chosen)} while nobody attacks ({100 * chosen.test_accuracy:.1f}% correct instead of "
-        f"{100 * today.test_accuracy:.1f}%; the budget is {100 * budget:g} points), and under the worst attack the "
+        f"{100 * before:.1f}%; the budget is {100 * budget:g} points), and under the worst attack the "
         f"model is {100 * chosen.under_attack:.1f}% correct (today {100 * today.under_attack:.1f}%)."
     )
 

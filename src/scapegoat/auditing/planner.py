@@ -54,11 +54,15 @@ class Planner:
         self._search = Search(self._bench, self._look, self._go, budget, self._hold if self._helping else None)
 
     def _go(self, specs: Iterable[Spec]) -> None:
-        """Compute what this audit has neither computed nor failed to; the longest first, so that all end together."""
-        known = {*self._outcome.summaries, *self._outcome.failures}
-        todo = [spec for name, spec in named(specs, self._root).items() if name not in known]
+        """Compute what is not known yet; the longest first, so that all end together."""
+        todo = self._unknown(specs)
         if todo:
             self._execute(sorted(todo, key=lambda spec: -getattr(spec.attack, "evaluations", 0)))
+
+    def _unknown(self, specs: Iterable[Spec]) -> list[Spec]:
+        """What this audit has neither computed nor failed to."""
+        known = {*self._outcome.summaries, *self._outcome.failures}
+        return [spec for name, spec in named(specs, self._root).items() if name not in known]
 
     def opening(self) -> list[Spec]:
         """What the search needs whatever the matrix says: it can run beside the matrix's first runs."""
@@ -76,7 +80,7 @@ class Planner:
 
     def first(self, chosen: Iterable[Spec]) -> list[Spec]:
         """What the search will need first once the first seed of the matrix is there: it can run beside the others."""
-        return self._search.watched(self._rules(chosen)) if self._can_start() else []
+        return self._unknown(self._search.watched(self._rules(chosen))) if self._can_start() else []
 
     def _can_start(self) -> bool:
         """Whether today's setting has a run to start from, and one that says something."""
@@ -86,7 +90,9 @@ class Planner:
     def refused(self) -> str:
         """Why no plan was searched though today's setting has a run; empty if one was."""
         watched = self._look(self._bench.name(self._bench.today, WATCHING))
-        return "" if watched is None or not watched.doubt else f"No plan was searched: {watched.doubt}."
+        if self._best is not None or watched is None or not watched.doubt:
+            return ""
+        return f"No plan was searched: {watched.doubt}."
 
     def find(self, chosen: Iterable[Spec]) -> Plan | None:
         """The plan; `chosen` are the matrix's runs that count. None if today's setting has no run to start from."""
@@ -104,8 +110,10 @@ class Planner:
         options = {c: found for c in search.met if (found := self._option(c)) is not None}
         today, chosen_option = options[bench.today], options[best]
         tried = len(options)
-        fresh = None if best == bench.today else self._option(best, bench.seeds[1:])
-        confirmed = None if fresh is None else search.confirms(bench.today, fresh.leakage.value, fresh.cost)
+        fresh, confirmed = None if best == bench.today else self._option(best, bench.seeds[1:]), None
+        if fresh is not None:
+            beside = self._option(bench.today, bench.seeds[1:]) or today
+            confirmed = search.confirms(beside.leakage.value, fresh.leakage.value, fresh.cost)
         return Plan(
             budget=self._budget,
             today=today,
@@ -183,11 +191,15 @@ class Planner:
                 yield f"{failure.name[:12]}: {failure.reason}"
 
     def _option(self, candidate: Candidate, among: Sequence[int] | None = None) -> Option | None:
-        """What is known of a candidate, over the seeds (`among` these) that it has all runs of."""
+        """What is known of a candidate, over the seeds (`among` these) that it has all runs of.
+
+        Today's setting must have been watched with them too: what a setting costs is told seed by seed.
+        """
         bench, search = self._bench, self._search
         met = [a for a in bench.attacks(candidate) if self._look(bench.name(candidate, a)) is not None]
+        needed = dict.fromkeys([(bench.today, WATCHING), *((candidate, a) for a in met)])
         asked = bench.seeds if among is None else among
-        seeds = [s for s in asked if all(self._look(bench.name(candidate, a, s)) is not None for a in met)]
+        seeds = [s for s in asked if all(self._look(bench.name(c, a, s)) is not None for c, a in needed)]
         if WATCHING not in met or not seeds:
             return None
         found = {a: [f for s in seeds if (f := self._look(bench.name(candidate, a, s)))] for a in met}

@@ -170,10 +170,10 @@ class Search:
         return min(held, key=rank)
 
     def _trained_less(self, candidate: Candidate) -> Candidate | None:
-        """The same, trained for about as few rounds as the budget allows, having met all attacks; None if for no fewer.
+        """The same, trained for about as few rounds as the budget allows, and attacked; None if for no fewer.
 
-        A margin stops telling what a longer training leaves long before references do, so it does not say where to stop.
-        Watching does, by what it costs: three numbers of rounds at a time, so that both cores have work.
+        What a longer training leaves, margins stop telling long before references do, so they do not say where to stop.
+        What it costs does, watched: three numbers of rounds at a time, so that both cores have work.
         """
         few, enough = round(LEAST_TRAINING * candidate.rounds), candidate.rounds
         for _ in range(2):
@@ -189,9 +189,9 @@ class Search:
         self._go(self._bench.specs(less))
         return less if self.complete(less) else None
 
-    def confirms(self, today: Candidate, leakage: float, cost: float) -> bool:
-        """Whether figures of seeds that had no part in the choice would recommend the same."""
-        return cost <= self._budget + 1e-9 and leakage < self.leakage(today) - GAIN
+    def confirms(self, today: float, leakage: float, cost: float) -> bool:
+        """Whether a setting that leaks and costs this would be recommended where today's leaks so much."""
+        return cost <= self._budget + 1e-9 and leakage < today - GAIN
 
     def leakage(self, candidate: Candidate) -> float:
         """The largest AUC of the attacks that it has met so far; 1 if it has met none."""
