@@ -167,6 +167,16 @@ def test_a_rule_whose_probe_failed_is_not_eliminated(fails):
         assert sum(spec.defense.name == rule for spec in chosen.values()) == len(ATTACKS)
 
 
+def test_where_nothing_says_which_rule_is_best_none_gets_more_seeds():
+    """Every run of the probe failed, and every one of plain averaging."""
+    fails = {(a, d) for a in ATTACKS for d in DEFENSES if a == "fedpoisonmia" or d == "fedavg"}
+    runs = Runs({k: v for k, v in figures().items() if k not in fails}, fails)
+    chosen, left_out = runs.audit(seeds=range(SEEDS), spread=True)
+    assert {rule for _, rule in later(runs)} == {"fedavg"}
+    assert left_out == []
+    assert chosen
+
+
 def test_the_probe_is_an_attack_of_an_audit_and_plain_averaging_a_rule():
     assert elimination.PROBE in auditing.ATTACKS
     assert elimination.PLAIN in auditing.DEFENSES

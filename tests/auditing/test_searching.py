@@ -17,6 +17,7 @@ from scapegoat.auditing.searching import MOST_COMPLETED, MOST_HELD, Search
 from scapegoat.experiments import Spec, parse
 from scapegoat.experiments.executors import named
 from scapegoat.membership.metrics import Estimate
+from scapegoat.protections import registry as protections
 
 ATTACKS = ("passive", "fedpoisonmia", "adaptive")
 RULES = ("fedavg", "atm")
@@ -521,18 +522,22 @@ def test_other_steps_that_leak_less_are_recommended_and_survive_being_stopped() 
     def told(spec: Spec) -> tuple[float, float]:
         gentle = spec.federation.server.optimizer == "sgd"
         auc, test = figure(spec)
-        return (0.5 + (auc - 0.5) * (0.3 if gentle else 1.0), test)
+        return (0.5 + (auc - 0.5) * (0.7 if gentle else 1.0), test)
 
     plan = Runs(told=told, server={"optimizer": "adam"}).plan()
     assert plan.steps is not None
     assert plan.steps["optimizer"] == "sgd"
+    assert plan.rounds < ROUNDS
 
 
-@pytest.mark.parametrize(("stop", "rounds"), [(10, 19), (20, 33), (40, 40)])
-def test_a_cooled_setting_that_is_stopped_trains_as_far_as_it_had_by_then(stop: int, rounds: int) -> None:
+@pytest.mark.parametrize(
+    ("last", "stop", "rounds"), [(0.0, 10, 19), (0.0, 20, 33), (0.0, 40, 40), (0.5, 10, 13), (1.0, 10, 10)]
+)
+def test_a_cooled_setting_that_is_stopped_trains_as_far_as_it_had_by_then(last: float, stop: int, rounds: int) -> None:
     """Its steps add up to the same length: half a cosine over fewer rounds has less under it."""
-    cooled = Candidate("{}", '[{"name": "cooling"}]', 40)
+    cooled = Candidate("{}", json.dumps([{"name": "cooling", "last": last} if last else {"name": "cooling"}]), 40)
     assert cooled.stopped(stop).rounds == rounds
     assert Candidate("{}", "[]", 40).stopped(stop).rounds == stop
-    area = sum((1 + math.cos(math.pi * r / 40)) / 2 for r in range(stop))
-    assert sum((1 + math.cos(math.pi * r / rounds)) / 2 for r in range(rounds)) == pytest.approx(area, abs=0.6)
+    pace = protections.get("cooling", last=last).pace
+    area = sum(pace(r / 40) for r in range(stop))
+    assert sum(pace(r / rounds) for r in range(rounds)) == pytest.approx(area, abs=0.6)

@@ -69,10 +69,13 @@ class Candidate:
 
     def stopped(self, rounds: int) -> Candidate:
         """Trained as far as this is after so many rounds: where steps cool down, for as many as step as far in all."""
-        if rounds >= self.rounds or not any(p["name"] == COOLING["name"] for p in json.loads(self.protect)):
+        cooling = next((p for p in json.loads(self.protect) if p["name"] == COOLING["name"]), None)
+        if rounds >= self.rounds or cooling is None:
             return self.trained(rounds)
-        share = rounds / self.rounds
-        return self.trained(round(self.rounds * (share + math.sin(math.pi * share) / math.pi)))
+        share, last = rounds / self.rounds, float(cooling.get("last", 0.0))
+        # The area under `last` and half a cosine above it, up to here, and under the whole of a shorter one.
+        cosine = share + math.sin(math.pi * share) / math.pi
+        return self.trained(round(self.rounds * (2 * last * share + (1 - last) * cosine) / (1 + last)))
 
     @property
     def kind(self) -> frozenset[str]:

@@ -84,6 +84,8 @@ def staying(figures: Figures) -> list[str]:
 def contenders(figures: Figures) -> list[str]:
     """The rules that get more seeds: the one that leaks least to its worst attack, and all that may leak no more."""
     worst = {rule: _worst(figures, rule) for rule in staying(figures) if any(rule == of for _, of in figures)}
+    if not worst:
+        return []
     best = min(worst, key=lambda rule: (_auc(worst[rule]), rule))
     return [rule for rule, found in worst.items() if rule == best or _alike(found, worst[best])]
 
