@@ -90,6 +90,14 @@ def test_tangent_pulls_the_parameters_back_no_more_than_its_peers(peers: int) ->
     assert back(sent) == pytest.approx(theirs[len(theirs) // 2] if theirs else 0.0, abs=1e-4)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_tangent_among_peers_that_point_along_the_parameters_does_too(sign: float) -> None:
+    """Nothing is left for what lies across."""
+    seen = view(parameters=torch.arange(mlp().d) % 2 + 1.0)
+    seen = replace(seen, peers=sign * seen.parameters.expand(3, -1))
+    torch.testing.assert_close(attacks.get("tangent").craft(seen).updates[0], seen.peers[0], rtol=1e-3, atol=1e-3)
+
+
 def test_tangent_of_a_model_of_zeros_is_the_blend() -> None:
     seen = view(parameters=torch.zeros(mlp().d))
     assert torch.equal(attacks.get("tangent").craft(seen).updates, poison(seen))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
-from scapegoat.crafting.sending import Peers, finished, with_norm
+from scapegoat.crafting.sending import Peers, blended, finished
 
 
 @register("blend")
@@ -27,7 +27,4 @@ class Blend(Attack):
     def craft(self, view: AttackerView) -> Crafted:
         """The blend, at a length that norms do not give away."""
         peers = Peers.of(view)
-        attack = view.gradients.mean(view.targets.x, view.wrong_labels)
-        mask = view.gradients.mean(view.mask.x, view.mask.y)
-        blend = mask * (1 - self.share) + attack * self.share
-        return finished(view, peers, with_norm(blend, peers.median_norm), {"share": self.share})
+        return finished(view, peers, blended(view, peers, self.share), {"share": self.share})

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from scapegoat.crafting.contract import Attack, AttackerView, Crafted, register
-from scapegoat.crafting.sending import Peers, finished, inner, with_norm
+from scapegoat.crafting.sending import Peers, blended, finished, inner
 
 
 @register("tangent")
@@ -31,11 +31,8 @@ class Tangent(Attack):
     def craft(self, view: AttackerView) -> Crafted:
         """The blend, turned."""
         peers = Peers.of(view)
-        attack = view.gradients.mean(view.targets.x, view.wrong_labels)
-        mask = view.gradients.mean(view.mask.x, view.mask.y)
-        blend = with_norm(mask * (1 - self.share) + attack * self.share, peers.median_norm)
         along = _median_cosine(peers, view.parameters)
-        update = _turned(blend, view.parameters, along)
+        update = _turned(blended(view, peers, self.share), view.parameters, along)
         return finished(view, peers, update, {"share": self.share, "along": along})
 
 
@@ -55,5 +52,6 @@ def _turned(update: Tensor, parameters: Tensor, cosine: float) -> Tensor:
     if not (0 < square < math.inf and 0 < length < math.inf):
         return update
     across = update - parameters * (inner(update, parameters) / square)
-    turned = with_norm(across, length * math.sqrt(1 - cosine**2))
+    rest = math.sqrt(inner(across, across))
+    turned = across * (length * math.sqrt(1 - cosine**2) / rest) if rest > 0 else across
     return turned + parameters * (cosine * length / math.sqrt(square))

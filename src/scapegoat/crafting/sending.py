@@ -103,6 +103,13 @@ def to_scale(view: AttackerView, peers: Peers, gradient: Tensor) -> Tensor:
     return with_norm(gradient, peers.median_norm) if view.local == "epochs" else gradient
 
 
+def blended(view: AttackerView, peers: Peers, share: float) -> Tensor:
+    """share * g_attack + (1 - share) * g_mask over all mask samples, at the median norm of the peers."""
+    attack = view.gradients.mean(view.targets.x, view.wrong_labels)
+    mask = view.gradients.mean(view.mask.x, view.mask.y)
+    return with_norm(mask * (1 - share) + attack * share, peers.median_norm)
+
+
 def finished(
     view: AttackerView,
     peers: Peers,
