@@ -251,6 +251,23 @@ def test_the_price_adds_up_where_today_was_run_with_fewer_seeds():
     assert "an AUC of 0.66: by these it would not have been chosen." in broken
 
 
+def test_the_words_say_which_attacks_the_references_do_not_fit():
+    plan = replace(DECAYED, references=8, unfit=("shadow", "fedpoisonmia"))
+    text = " ".join(sentences(TODAY, plan, 0.03, 9))
+    assert "compare with 8 reference federations" in text
+    assert "do not fit the runs attacked by shadow and FedPoisonMIA" in text
+    assert "do not fit" not in " ".join(sentences(TODAY, replace(plan, unfit=()), 0.03, 9))
+
+
+def test_an_audit_of_a_model_that_was_hardly_trained_says_why_it_has_no_plan(tmp_path):
+    found = sg.audit(**{**TINY, "attacks": ["passive"], "defenses": ["fedavg"], "rounds": 2}, out=tmp_path)
+    assert found.plan is None
+    said = [note for note in found.as_dict()["notes"] if "No plan was searched" in note]
+    assert len(said) == 1
+    assert "after 2 rounds of training" in said[0]
+    assert said[0] in found.page.notes
+
+
 def test_the_frontier_has_no_option_that_another_beats_in_both():
     worse = option(auc=0.95, test=0.66)
     untried = dataclasses.replace(option(auc=0.5, test=0.9), complete=False)

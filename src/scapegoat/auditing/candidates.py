@@ -20,16 +20,17 @@ from scapegoat.experiments.run import prepare
 from scapegoat.optimizers import OptimizerOptions
 
 DECAYS = (0.002, 0.005, 0.01)
-"""Rates of weight decay that are tried where the server cannot step otherwise, which does more."""
+"""Rates of weight decay, tried where other steps of the server are not: these do more."""
 COOLING = {"name": "cooling"}
 """Goes with every decay: without it the figures of a round are luck, since the model never comes to rest."""
 GENTLER = 0.1
-"""Share of its learning rate that a server steps with which steps by Adam: it makes steps of gradients that have
-vanished as long as those of others, and so learns by heart what is left to learn."""
+"""What Adam's learning rate is multiplied by. Adam's steps are as long where gradients have vanished as anywhere,
+and so it learns by heart what is left."""
 PLAIN_STEPS = OptimizerOptions(optimizer="sgd", lr=1.0)
 """The other way to step, by gradients as they are."""
 PRIVATE = {"name": "dp_sgd", "clip": 1.0, "noise": 0.2}
-"""Tried under averaging alone, and where there is little else: it asks something of every client."""
+"""Tried under averaging alone, where references look or the server's steps stay as they are: it asks something of every
+client."""
 MILD = {"name": "dp_sgd", "clip": 1.0, "noise": 0.1}
 """Tried under every rule where a plan is held against references: what decay hides from a margin they still see, what
 noise hides they do not."""

@@ -73,8 +73,8 @@ def sentences(
         if chosen.unfit:
             names = listed([ATTACK_NAMES.get(attack, attack) for attack in chosen.unfit])
             found.append(
-                f"The references do not fit the runs attacked by {names}: there the figure is by the scores of the run alone; "
-                "--rehearse trains references under the attack."
+                f"The references do not fit the runs attacked by {names}: there the figure is by the scores of the run "
+                "alone; --rehearse trains references under the attack."
             )
     else:
         more = "; --references 16 holds the plan against stronger ones" if coins else ""

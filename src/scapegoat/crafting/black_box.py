@@ -129,7 +129,7 @@ class Copy:
         found = geometry.gram(vectors)
         if not bool(found.isfinite().all()):
             return None
-        # Of directions, not of vectors: late in training updates are so short that beside a unit vector they are rounding.
+        # Of directions, not of vectors: beside a unit vector, updates may be so short that they are rounding.
         lengths = found.diagonal().clamp_min(0).sqrt()
         scale = torch.where(lengths > 0, lengths, 1.0)
         values, turned = torch.linalg.eigh(found / (scale[:, None] * scale[None, :]))
