@@ -145,6 +145,19 @@ def test_a_policy_about_the_plan_finds_a_run_of_every_attack_with_every_seed(lef
     assert {(c.status, c.measured) for c in checks if c.demand == "runs"} == {("held", "3 of 3")}
 
 
+def test_a_policy_about_a_rule_asks_for_the_seeds_that_the_audit_gave_it(left_to_us):
+    found, _ = left_to_us
+    cells = {(r.spec.defense.name, r.spec.attack.name): 0 for r in found.results}
+    whole = [rule for rule, _ in cells if all((rule, attack) in cells for attack in sg.auditing.ATTACKS)]
+    counts = set()
+    for rule in dict.fromkeys(whole):
+        policy = {"defense": rule, "limits": {"auc": 1.0, "accuracy_cost": 1.0}, "against": list(sg.auditing.ATTACKS)}
+        checks = [c for c in found.check(policy).checks if c.demand in ("runs", "accuracy_cost")]
+        assert {c.status for c in checks} == {"held"}
+        counts |= {c.measured for c in checks if c.demand == "runs"}
+    assert "3 of 3" in counts
+
+
 def test_an_audit_that_chose_its_seeds_computes_nothing_when_asked_again(left_to_us):
     found, options = left_to_us
     events = []

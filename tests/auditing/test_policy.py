@@ -276,6 +276,20 @@ def test_a_bound_pays_for_the_runs_that_were_looked_at_before_it_is_called_a_con
     assert found.status == "violated"
 
 
+def test_seeds_that_an_audit_spent_elsewhere_are_not_missing():
+    """One seed told the rule from the best; those that it did have, and lost, are asked for."""
+    later = [(attack, "atm", seed) for attack in made_up.ATTACKS for seed in (1, 2)]
+    found = made_up.audit(seeds=(0, 1, 2), without=later)
+    assert not found.check(POLICY).met
+    assert replace(found, spread=True).check(POLICY).met
+    second = ("fedpoisonmia", "atm", 1)
+    kept = [key for key in later if key != second]
+    lost = replace(made_up.audit(seeds=(0, 1, 2), without=kept, failed=[second]), spread=True)
+    assert failures(lost) == ["runs of fedpoisonmia against atm: seed 1 failed (it ran out of memory)"]
+    first = replace(made_up.audit(seeds=(0, 1, 2), without=[*later, LEAKY]), spread=True)
+    assert failures(first) == ["runs of fedpoisonmia against atm: was not run"]
+
+
 def test_an_attack_that_the_policy_does_not_ask_for_may_be_missing():
     found = made_up.audit(without=[LEAKY])
     asked = [attack for attack in made_up.ATTACKS if attack != "fedpoisonmia"]

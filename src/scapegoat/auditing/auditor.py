@@ -243,6 +243,7 @@ def execute_cells(
         plan=found,
         no_plan="" if planner is None else planner.refused(),
         plan_results=() if planner is None else planner.results(),
+        spread=spread,
         unsealed=len(outcome.unsealed),
     )
 

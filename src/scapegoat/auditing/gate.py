@@ -88,7 +88,7 @@ def hold(found: Audit, policy: Policy) -> Gate:
 
     Returns
     -------
-    A check per demand: each attack has run with every seed, references fit if there are any, guards are valid, the
+    A check per demand: each attack has run with every seed (that the audit gave it, where it chose), references fit if there are any, guards are valid, the
     model was trained, no run shows more than it accounts for, each limit is kept. A limit on AUC is also passed by a
     class or client whose members are told from its non-members by demonstrably more.
     """
@@ -116,8 +116,13 @@ def hold(found: Audit, policy: Policy) -> Gate:
             return found
         return exposed_group(limit, [run for run in runs if run.spec.attack.name == attack]) or found
 
+    def asked(attack: str) -> list[int]:
+        if policy.about_the_plan or not found.spread:
+            return seeds
+        return sorted({*seeds[:1], *of_rule.get(attack, {}), *(seed for name, seed in broken if name == attack)})
+
     tried = list(dict.fromkeys([*demanded, *of_rule]))
-    checks = [_complete(policy, rule, attack, of_rule.get(attack, {}), seeds, broken) for attack in tried]
+    checks = [_complete(policy, rule, attack, of_rule.get(attack, {}), asked(attack), broken) for attack in tried]
     lost = [failure.reason for failure in found.failures if failure.spec.evaluation.reference]
     if lost:
         line = policy.line("defense")
@@ -132,7 +137,7 @@ def hold(found: Audit, policy: Policy) -> Gate:
         key = f"limits.{figure}"
         if figure == "accuracy_cost":
             plain = _cells(_of_rule(found, aggregation.parse(UNDISTURBED[1]).canonical())).get(UNDISTURBED[0], {})
-            cost = cost_of(plain, of_rule.get(UNDISTURBED[0], {}), seeds)
+            cost = cost_of(plain, of_rule.get(UNDISTURBED[0], {}), asked(UNDISTURBED[0]))
             checks.append(_check(policy, key, rule, {rule: cost}, limit))
         else:
             cells = {f"{attack} against {rule}": leakage(figure, limit, attack) for attack in of_rule}

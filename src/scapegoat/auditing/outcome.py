@@ -49,6 +49,8 @@ class Audit(Shown):
     """Why no plan was searched though one was asked for."""
     plan_results: tuple[Result, ...] = ()
     """The runs of the recommended setting."""
+    spread: bool = False
+    """Whether seeds after the first went only where they decide: a cell then has no more to show than its own."""
     unsealed: int = 0
     """Runs that were there already and that nothing vouches for."""
     _page: list[report.Page] = field(default_factory=list, repr=False)
