@@ -24,10 +24,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats")
     parser.add_argument("--threads", type=int, help="PyTorch's threads (default: 2 for aggregation, 1 for the others)")
     parser.add_argument("--device", help="what `device` measures: cuda, cuda:1, mps (default: what there is)")
+    parser.add_argument("--size", type=_size, help="the only size for `aggregation`, such as 50x3200000")
+    parser.add_argument("--rules", nargs="+", metavar="RULE", help="the only rules for `aggregation`, beside atm")
     options = parser.parse_args(arguments)
     try:
         figures = measure(
-            options.only or SUBJECTS, options.quick, options.threads, show=not options.json, device=options.device
+            options.only or SUBJECTS,
+            options.quick,
+            options.threads,
+            show=not options.json,
+            device=options.device,
+            size=options.size,
+            rules=options.rules,
         )
     except InputError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
@@ -43,6 +51,8 @@ def measure(
     threads: int | None = None,
     show: bool = False,
     device: str | None = None,
+    size: tuple[int, int] | None = None,
+    rules: list[str] | None = None,
 ) -> dict[str, Any]:
     """The figures of each subject, each printed as soon as it is there if `show`."""
     for subject in subjects:
@@ -52,6 +62,8 @@ def measure(
             raise InputError(f"{subject}: --threads is only for {', '.join(THREADED)}")
     if device is not None and "device" not in subjects:
         raise InputError("--device is only for the subject device")
+    if (size is not None or rules is not None) and "aggregation" not in subjects:
+        raise InputError("--size and --rules are only for the subject aggregation")
     if threads is not None and threads < 1:
         raise InputError(f"--threads: {threads} is not allowed (1 or more)")
     _show_progress()
@@ -60,10 +72,20 @@ def measure(
         options: dict[str, Any] = {} if threads is None else {"threads": threads}
         if device is not None and subject == "device":
             options["device"] = device
+        if subject == "aggregation":
+            options |= {} if size is None else {"sizes": (size,)}
+            options |= {} if rules is None else {"rules": tuple(rules)}
         figures[subject] = importlib.import_module(f"benchmarks.{subject}").run(quick=quick, **options)
         if show:
             _print({subject: figures[subject]})
     return figures
+
+
+def _size(text: str) -> tuple[int, int]:
+    updates, _, parameters = text.partition("x")
+    if not (updates.isdecimal() and parameters.isdecimal() and int(updates) and int(parameters)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size (such as 50x3200000: updates x parameters)")
+    return int(updates), int(parameters)
 
 
 def _show_progress() -> None:

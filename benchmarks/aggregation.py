@@ -14,6 +14,8 @@ from benchmarks.aggregation_others import others
 from benchmarks.memory import extra_memory
 from benchmarks.timing import interleaved, log, with_threads
 from scapegoat.aggregation import AggregationContext, Score, get, registry
+from scapegoat.errors import InputError
+from scapegoat.experiments.routes import processor
 
 SIZES = tuple(itertools.product((10, 50, 200), (300_000, 3_200_000)))
 QUICK = ((10, 30_000), (50, 30_000))
@@ -48,17 +50,25 @@ WANTED = (
 MEMORY_SHARE = 0.25
 
 
-def run(quick: bool = False, threads: int = 2, sizes: tuple[tuple[int, int], ...] | None = None) -> dict[str, Any]:
-    """Seconds and ratios of every rule for every size, measured in this one run."""
+def run(
+    quick: bool = False,
+    threads: int = 2,
+    sizes: tuple[tuple[int, int], ...] | None = None,
+    rules: tuple[str, ...] | None = None,
+) -> dict[str, Any]:
+    """Seconds and ratios of every rule, or of those named and `atm`, for every size, measured in this one run."""
+    names = registry.names() if rules is None else sorted({"atm", *rules})
+    if unknown := sorted({*names} - {*registry.names()}):
+        raise InputError(f"--rules: {unknown[0]!r} is no rule (known: {', '.join(registry.names())})")
     with with_threads(threads):
-        cases = [_case(n, d, repeats=3 if quick else 5) for n, d in sizes or (QUICK if quick else SIZES)]
-        return {"threads": threads, "cases": cases, "wanted": _wanted(cases)}
+        cases = [_case(n, d, names, repeats=3 if quick else 5) for n, d in sizes or (QUICK if quick else SIZES)]
+        return {"processor": processor(), "threads": threads, "cases": cases, "wanted": _wanted(cases)}
 
 
-def _case(n: int, d: int, repeats: int) -> dict[str, Any]:
+def _case(n: int, d: int, names: list[str], repeats: int) -> dict[str, Any]:
     log.info("%d updates of %d parameters", n, d)
     updates = torch.randn(n, d, generator=torch.Generator().manual_seed(n))
-    rules = {name: _call(name, updates) for name in registry.names()}
+    rules = {name: _call(name, updates) for name in names}
     seconds = _measured({"mean": lambda: updates.mean(0), **rules}, repeats)
     mean, atm = seconds.pop("mean"), seconds["atm"]
     figures: dict[str, dict[str, Any]] = {
@@ -70,7 +80,7 @@ def _case(n: int, d: int, repeats: int) -> dict[str, Any]:
         }
         for name, value in seconds.items()
     }
-    for name in (name for name, rule in registry.classes() if "sketch" in rule.model_fields):
+    for name in (name for name, rule in registry.classes() if name in rules and "sketch" in rule.model_fields):
         pair = _measured({"whole": rules[name], "sketched": _call(name, updates, sketch=SKETCH)}, repeats)
         sketched = {"seconds": pair["sketched"], "times_whole": pair["sketched"] / pair["whole"]}
         figures[name]["sketched"] = sketched
@@ -117,6 +127,8 @@ def _against(updates: Tensor, rules: dict[str, Callable[[], Any]], repeats: int)
     out: dict[str, Any] = {}
     left_out: list[str] = []
     for other in others(updates):
+        if other.rule not in rules:
+            continue
         if other.function is None:
             left_out.append(f"{other.kind} {other.rule}: {other.why_not}")
             continue

@@ -17,6 +17,7 @@ from scapegoat import attacks, models
 from scapegoat.attacks import AttackerView, Crafted, Samples
 from scapegoat.data import Dataset
 from scapegoat.experiments.route_timing import answered, crafting_questions
+from scapegoat.experiments.routes import processor
 from scapegoat.federation.clients import BenignClients
 from scapegoat.federation.local import Gradient
 from scapegoat.gradients import GradientOracle
@@ -37,11 +38,16 @@ CASES: dict[str, dict[str, Any]] = {
 MEMORY_LIMIT = 40
 """Floats a parameter that crafting may need beside what it is given, for the MLPs."""
 
+AT_MOST = {"honest_rounds_limit": "honest_rounds", "memory_limit": "peak_extra_floats_per_parameter"}
+AT_LEAST = {"speedup_limit": "speedup"}
+"""The limits, and the figures that they bound."""
+
 
 def run(quick: bool = False, threads: int = 1) -> dict[str, Any]:
     """Ratios for each model, measured in one run; `quick` has fewer samples and repeats."""
     with with_threads(threads):
-        return {"threads": threads, "cases": {name: _case(name, case, quick) for name, case in CASES.items()}}
+        cases = {name: _case(name, case, quick) for name, case in CASES.items()}
+        return {"processor": processor(), "threads": threads, "cases": cases}
 
 
 def _case(name: str, case: dict[str, Any], quick: bool) -> dict[str, Any]:
@@ -125,7 +131,16 @@ def _case(name: str, case: dict[str, Any], quick: bool) -> dict[str, Any]:
         if "speedup" in case and not quick:
             figures["speedup_limit"] = case["speedup"]
         figures["same_masks"] = len(set(plain) & set(chosen)) / len(chosen)
-    return figures
+    return figures | _verdict(figures)
+
+
+def _verdict(figures: dict[str, Any]) -> dict[str, bool]:
+    """Whether every limit that the figures name is kept; nothing where they name none."""
+    kept = [
+        figures[of] <= figures[limit] for limit, of in AT_MOST.items() if limit in figures and figures[of] is not None
+    ]
+    kept += [figures[of] >= figures[limit] for limit, of in AT_LEAST.items() if limit in figures]
+    return {"holds": all(kept)} if kept else {}
 
 
 def _benign(model: FlatModel, density: float | None) -> BenignClients:

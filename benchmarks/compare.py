@@ -27,7 +27,8 @@ LONG = 0.1
 SERVE = "--serve"
 
 RULES = {"fedavg": (50, 300_000), "atm": (50, 300_000), "median": (20, 300_000), "trimmed_mean": (20, 300_000)}
-RULES |= {f"{rule}_3.2M": (50, 3_200_000) for rule in ("fedavg", "median", "atm")}
+RULES |= dict.fromkeys(("multi_krum", "geometric_median", "clipped_atm", "memory_atm", "reputation_atm"), (50, 300_000))
+RULES |= {f"{rule}_3.2M": (50, 3_200_000) for rule in ("fedavg", "median", "trimmed_mean", "atm", "reputation_atm")}
 ROUNDS = ("mlp_0.3M", "mlp_3.2M", "resnet20")
 CRAFTS = ("mlp_0.3M", "mlp_3.2M", "resnet20")
 LENGTHY = ("round:resnet20", "attack:resnet20")

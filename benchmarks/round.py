@@ -99,6 +99,7 @@ def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
 
     seconds = interleaved({"bare": bare} | {name: whole(taken) for name, taken in routes.items()}, repeats)
     best = min(seconds[name] for name in routes)
+    ratio, beside_best = seconds["measured"] / seconds["bare"], seconds["measured"] / best
     figures = {
         "parameters": federation.model.d,
         "round_seconds": seconds["fixed"] / rounds,
@@ -108,10 +109,11 @@ def _case(name: str, case: dict[str, Any], repeats: int) -> dict[str, Any]:
             "routes": choice.routes.as_dict(),
             "candidates_milliseconds": choice.milliseconds,
             "round_seconds": seconds["measured"] / rounds,
-            "ratio": seconds["measured"] / seconds["bare"],
+            "ratio": ratio,
             "limit": case["limit"],
-            "times_best_route": seconds["measured"] / best,
+            "times_best_route": beside_best,
             "times_best_route_limit": SLOWER,
+            "holds": ratio <= case["limit"] and beside_best <= SLOWER,
             "ratio_by_route": {name: seconds[name] / seconds["bare"] for name in routes},
         },
         "memory_limit": federation.setting.picked + 4,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import torch
 
 from benchmarks import aggregation
 from benchmarks.aggregation_others import others
 from benchmarks.memory import extra_memory
 from scapegoat.aggregation import registry
+from scapegoat.errors import InputError
 
 
 def test_every_rule_is_measured_and_compared() -> None:
@@ -24,6 +26,13 @@ def test_every_rule_is_measured_and_compared() -> None:
     assert {"paper_loop"} <= set(case["against"]["atm"])
     assert {"torch"} <= set(case["against"]["median"])
     assert all(f["speedup"] > 0 for kinds in case["against"].values() for f in kinds.values())
+
+
+def test_rules_that_are_named_are_measured_alone_beside_atm() -> None:
+    (case,) = aggregation.run(quick=True, sizes=((8, 4000),), rules=("median",))["cases"]
+    assert set(case["rules"]) == {"atm", "median"} >= set(case["against"])
+    with pytest.raises(InputError, match="'modus' is no rule"):
+        aggregation.run(quick=True, sizes=((8, 4000),), rules=("modus",))
 
 
 def test_others_compute_the_same() -> None:

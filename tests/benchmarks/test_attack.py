@@ -21,3 +21,18 @@ def test_the_plain_version_finds_the_same_masks(monkeypatch: pytest.MonkeyPatch,
     assert figures["honest_rounds"] == figures["craft_seconds"] / figures["honest_round_seconds"]
     assert figures["parameters"] == 30 * 16 + 16 + 16 * 4 + 4
     assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize(
+    ("figures", "holds"),
+    [
+        ({"honest_rounds": 1.5, "honest_rounds_limit": 1.6}, True),
+        ({"honest_rounds": 1.7, "honest_rounds_limit": 1.6}, False),
+        ({"honest_rounds": 1.5, "honest_rounds_limit": 1.6, "speedup": 39.0, "speedup_limit": 40}, False),
+        ({"peak_extra_floats_per_parameter": 41.0, "memory_limit": 40}, False),
+        ({"peak_extra_floats_per_parameter": None, "memory_limit": 40, "speedup": 41.0, "speedup_limit": 40}, True),
+        ({"honest_rounds": 1.7}, None),
+    ],
+)
+def test_the_verdict_is_on_every_limit_that_is_named(figures: dict[str, float | None], holds: bool | None) -> None:
+    assert attack._verdict(figures).get("holds") is holds

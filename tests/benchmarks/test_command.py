@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import benchmarks
+from benchmarks import aggregation, sweep
 from benchmarks import round as rounds
-from benchmarks import sweep
 from benchmarks.__main__ import SUBJECTS, main
 
 
@@ -48,6 +48,21 @@ def test_threads_reach_the_benchmark(capsys: pytest.CaptureFixture[str]) -> None
     assert json.loads(capsys.readouterr().out)["round"]["threads"] == 3
 
 
+def test_a_size_and_rules_reach_the_benchmark_of_rules(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(aggregation, "run", lambda **options: options)
+    assert main(["aggregation", "--json", "--size", "50x3200000", "--rules", "atm", "median"]) == 0
+    told = json.loads(capsys.readouterr().out)["aggregation"]
+    assert told == {"quick": False, "sizes": [[50, 3_200_000]], "rules": ["atm", "median"]}
+
+
+def test_what_is_no_size_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["aggregation", "--size", "50"])
+    assert "'50' is no size" in capsys.readouterr().err
+
+
 def test_without_a_name_all_are_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     class Subject:
         @staticmethod
@@ -65,6 +80,7 @@ def test_without_a_name_all_are_run(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         (["everything"], "'everything' is not a benchmark (known: round, clipping, attack"),
         (["sweep", "--threads", "2"], "only for aggregation, attack, clipping, round, sketches"),
         (["round", "--threads", "0"], "--threads: 0"),
+        (["round", "--rules", "atm"], "--size and --rules are only for the subject aggregation"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(

@@ -22,6 +22,12 @@ def test_a_tree_beside_itself_gives_both_times_and_their_ratio(capsys: pytest.Ca
     assert figures["holds"] == (figures["ratio"] <= figures["limit"])
 
 
+def test_every_rule_that_is_timed_can_be_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "RULES", dict.fromkeys(compare.RULES, (6, 50)))
+    for name in compare.RULES:
+        assert compare._aggregation(name)().update.shape == (50,)
+
+
 def test_what_is_no_checkout_or_no_case_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
