@@ -4,7 +4,8 @@
 
 Four rules leak exactly alike, which is where picking flatters most. The first seed says which of them get more seeds,
 by the audit's own elimination; of those the one that leaks least on average is taken, and its mean and interval over
-the seeds are held against the truth. Beside it: a rule that was named beforehand, and one picked and judged by one seed.
+the seeds are held against the truth. Beside it: a rule that was named beforehand, and one picked and judged by one
+seed.
 """
 
 from __future__ import annotations

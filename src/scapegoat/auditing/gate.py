@@ -88,9 +88,9 @@ def hold(found: Audit, policy: Policy) -> Gate:
 
     Returns
     -------
-    A check per demand: each attack has run with every seed (that the audit gave it, where it chose), references fit if there are any, guards are valid, the
-    model was trained, no run shows more than it accounts for, each limit is kept. A limit on AUC is also passed by a
-    class or client whose members are told from its non-members by demonstrably more.
+    A check per demand: each attack has run with every seed (that the audit gave it, where it chose), references fit if
+    there are any, guards are valid, the model was trained, no run shows more than it accounts for, each limit is kept.
+    A limit on AUC is also passed by a class or client whose members are told from its non-members by demonstrably more.
     """
     specs = [result.spec for result in found.results] + [failure.spec for failure in found.failures]
     seeds = sorted({spec.seed for spec in specs})
