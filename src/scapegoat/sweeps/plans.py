@@ -7,8 +7,11 @@ from scapegoat.sweeping import paper
 from scapegoat.sweeping.sweep import Axis, Point, Sweep, Table
 
 
-def _plan(key: str, label: str, defense: str, *protect: dict[str, Any]) -> Point:
-    return Point(key, label, {"defense.name": defense, "federation.protect": list(protect)})
+def _plan(
+    key: str, label: str, defense: str, *protect: dict[str, Any], server: Mapping[str, Any] | None = None
+) -> Point:
+    steps = {} if server is None else {"federation.server": dict(server)}
+    return Point(key, label, {"defense.name": defense, "federation.protect": list(protect), **steps})
 
 
 def _decay(rate: float) -> dict[str, Any]:
@@ -16,6 +19,8 @@ def _decay(rate: float) -> dict[str, Any]:
 
 
 COOLING = {"name": "cooling"}
+PLAIN_STEPS = {"optimizer": "sgd", "lr": 1.0}
+GENTLER_STEPS = {"optimizer": "adam", "lr": 0.001}
 
 
 def _private(noise: float) -> dict[str, Any]:
@@ -57,6 +62,11 @@ PLANS = Axis(
             "reputation_atm",
             _decay(0.01),
             COOLING,
+        ),
+        *(
+            _plan(f"{key}-{steps}-cooling", f"{rule}, {label}, cooling", rule, COOLING, server=server)
+            for key, rule in (("clipped", "norm_clipping"), ("reputation", "reputation_atm"))
+            for steps, label, server in (("sgd", "SGD 1", PLAIN_STEPS), ("gentle", "Adam 0.001", GENTLER_STEPS))
         ),
         _plan("dp_sgd-0.1", "FedAvg, dp_sgd 1 / 0.1", "fedavg", _private(0.1)),
         _plan("dp_sgd-0.2", "FedAvg, dp_sgd 1 / 0.2", "fedavg", _private(0.2)),
