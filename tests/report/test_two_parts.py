@@ -13,6 +13,7 @@ import pytest
 
 from scapegoat import report
 from scapegoat.membership import metrics
+from scapegoat.report import views
 from scapegoat.report.groups import groups_of
 from scapegoat.report.told import told
 from tests.report import synthetic
@@ -185,6 +186,35 @@ def test_a_rule_that_was_picked_among_several_is_said_to_be_flattered(seeds: int
     assert [picked in caveat and says in caveat for caveat in found.caveats].count(True) == 1
     for rules in ({"memory_atm": TIGHT}, {"fedavg": TIGHT, "memory_atm": TIGHT}):  # plain averaging leaks as little
         assert not any("was picked by" in caveat for caveat in report.verdict(audit(rules)).caveats)
+
+
+def test_the_page_opens_with_what_the_strongest_score_tells_and_not_with_the_papers_accuracy() -> None:
+    runs = audit({"fedavg": FEDAVG, "memory_atm": TIGHT})
+    for run in runs:
+        scored(run, final_margin=run["membership"]["auc"], bavaria=0.85 if run["attack"] == "passive" else 0.6)
+        run["membership"]["scores"]["bavaria"]["tpr_at_fpr_01"] = 0.3
+    made = [(run, synthetic.make_spec(run["attack"], run["defense"])) for run in runs]
+    page = report.build([SimpleNamespace(spec=spec, summary=run, rounds=None, targets=None) for run, spec in made])
+    study = page.studies[0]
+    tiles = {name: (figure, about) for name, figure, _, about in views.study(study, 0).tiles}
+    assert tiles["Merely watching"] == ("0.85", "AUC of a curious client; guessing has 0.50")
+    assert tiles["FedAvg, worst attack"] == ("0.97", "AUC of FedPoisonMIA; guessing has 0.50")
+
+
+@pytest.mark.parametrize(
+    ("three", "says"),
+    [
+        ({"fedavg"}, " of each would settle it (clipped_atm and memory_atm have one)."),
+        ({"fedavg", "memory_atm"}, " of each would settle it (clipped_atm has one)."),
+        (set(), " would settle it."),
+    ],
+)
+def test_where_a_rule_has_fewer_seeds_than_another_it_is_said_which_needs_them(three: set[str], says: str) -> None:
+    near = {"passive": (0.71, 0.77, 0.06, 0.64), "fedpoisonmia": (0.76, 0.83, 0.08, 0.64)}
+    runs = audit({"fedavg": FEDAVG, "clipped_atm": near, "memory_atm": TIGHT}, seeds=3)
+    found = report.verdict([run for run in runs if run["defense"] in three or run["seed"] == 0])
+    assert found.recommended is None
+    assert found.headline.endswith(f"about {found.seeds_needed} seeds{says}")
 
 
 def test_an_accounted_epsilon_is_shown_beside_what_the_runs_refute_and_a_contradiction_is_a_bug() -> None:

@@ -146,7 +146,8 @@ def _seeds(found: Findings) -> str:
         return ""
     count = f"about {needed}" if needed <= MOST_SEEDS else f"more than {MOST_SEEDS}"
     # An audit gives some rules more seeds than others: "2 seeds" is no news where another rule has three.
-    alone = [rule(name) for name in found.choice.tied if found.seeds > 1 and name in found.of_one_seed]
+    compared = [*([] if found.rule is None else [found.rule.defense]), *found.choice.tied]
+    alone = [rule(name) for name in compared if found.seeds > 1 and name in found.of_one_seed]
     few = f" ({listed(alone)} {'has' if len(alone) == 1 else 'have'} one)" if alone else ""
     return f" By their spread, {count} seeds{' of each' if few else ''} would settle it{few}."
 
