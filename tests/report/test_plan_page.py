@@ -117,6 +117,14 @@ def test_the_frontier_passes_through_the_best_settings_and_stopping_early_has_a_
     assert rounds == [s.round for i in (0, 2) for s in OPTIONS[i].stops]
 
 
+def test_what_a_setting_accounts_for_stands_beside_its_name(page: report.Page) -> None:
+    noisy = replace(OPTIONS[1], epsilon=12.54)
+    plan = replace(PLAN, options=(TODAY, noisy, *OPTIONS[2:]))
+    shown = report.to_html(replace(page, plan=plan))
+    assert shown.count("ε 12.5 accounted") == 1
+    assert "accounted</span></th>" not in report.to_html(replace(page, plan=PLAN))
+
+
 def test_the_table_has_every_figure(reader: Reader) -> None:
     reader.page.locator("#plan summary", has_text="Every setting").click()
     rows = reader.page.locator("#plan-options tbody tr")
