@@ -28,6 +28,34 @@ _setup_privateuseone_for_python_backend("strict")
 DEVICE = torch.device("strict", 0)
 
 aten = torch.ops.aten
+
+_ROUNDED = (aten.linear, aten.addmm, aten.mm, aten.bmm, aten.matmul, aten.convolution)
+"""What autocast computes in fewer bits; devices have longer lists, and lists of what stays wide."""
+
+
+def _in_fewer_bits(operation: Any) -> Callable[..., Any]:
+    """The operation on numbers in the type of the autocast that is on, as a device's own autocast has it."""
+
+    def rounded(thing: Any) -> Any:
+        short = isinstance(thing, Tensor) and thing.device.type == DEVICE.type and thing.dtype == torch.float32
+        return thing.to(torch.get_autocast_dtype(DEVICE.type)) if short else thing
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+        with torch._C._ExcludeDispatchKeyGuard(key):
+            return operation(*tree_map(rounded, args), **tree_map(rounded, kwargs))
+
+    return call
+
+
+# PyTorch asks these of whoever has a device and wants autocast there.
+torch.get_device_module("strict").get_amp_supported_dtype = lambda: [torch.bfloat16]
+_EVERY = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
+_EVERY.fallback(torch.library.fallthrough_kernel)
+_SOME = torch.library.Library("aten", "IMPL", "AutocastPrivateUse1")
+for _operation in _ROUNDED:
+    _SOME.impl(_operation.default, _in_fewer_bits(_operation.default))
+
 _WAITING = {
     aten.nonzero.default,
     aten.masked_select.default,

@@ -12,7 +12,7 @@ import torch
 from scapegoat import attacks, protections
 from scapegoat.federation.local import registry as local_rules
 from scapegoat.gradients import GradientOracle
-from tests.devices.test_whole_rounds import images, ready, spec, trained
+from tests.devices.test_whole_rounds import images, margins, ready, spec, trained
 
 
 def short(plain: dict[str, Any], precision: str) -> np.ndarray:
@@ -69,3 +69,36 @@ def test_per_sample_gradients_add_up_to_the_mean_in_bfloat16() -> None:
     assert float((together - mean).norm() / mean.norm()) < 0.02
     gram = samples.gram()
     assert float(gram.mean()) == pytest.approx(float(together.double() @ together.double()), rel=1e-3)
+
+
+def assert_carried(plain: dict[str, Any]) -> None:
+    """In bfloat16 the rounds pass on the strict device, and come to what they come to on the host."""
+    rough = {**plain, "precision": "bfloat16"}
+    there, here = margins(rough, strictly=True), margins(rough, strictly=False)
+    assert np.abs(there - here).max() <= 0.02 * np.abs(here).max() + 2e-3
+    assert not np.array_equal(there, margins(plain, strictly=True))
+
+
+@pytest.mark.parametrize("attack", ["fedpoisonmia", "blend", "tangent"])
+@pytest.mark.parametrize("local", local_rules.names())
+def test_passes_in_bfloat16_stay_on_the_device(local: str, attack: str) -> None:
+    federation = {"local": {"name": local}, "batch_size": 32}
+    assert_carried(spec(federation=federation, attack={"name": attack, "targets": 16, "mask": 10}, defense="fang"))
+
+
+@pytest.mark.parametrize("kind", ["Net", "Norms", "Attention", "Tied"])
+def test_models_of_ones_own_stay_on_the_device_in_bfloat16(kind: str) -> None:
+    model = {"name": "import", "factory": f"tests.devices.own:{kind}"}
+    federation = {"clients": 5, "malicious": 1, "batch_size": 32}
+    assert_carried(spec(model=model, attack={"name": "fedpoisonmia", "targets": 8, "mask": 6}, federation=federation))
+
+
+def test_images_in_bfloat16_stay_on_the_device(tmp_path: Path) -> None:
+    federation = {"clients": 4, "rounds": 1, "malicious": 1}
+    attack = {"name": "fedpoisonmia", "targets": 8, "mask": 6}
+    assert_carried(spec(model={"name": "resnet20"}, data=images(tmp_path), attack=attack, federation=federation))
+
+
+@pytest.mark.parametrize("name", protections.registry.names())
+def test_protections_on_passes_in_bfloat16_stay_on_the_device(name: str) -> None:
+    assert_carried(spec(federation={"protect": [{"name": name}]}))
