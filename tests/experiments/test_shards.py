@@ -20,9 +20,10 @@ from scapegoat import models
 from scapegoat.cli import main
 from scapegoat.errors import InputError
 from scapegoat.experiments.ray_cluster import connected, import_ray
-from scapegoat.experiments.run import run
+from scapegoat.experiments.run import prepare, run
 from scapegoat.experiments.shards import crew as crews
 from scapegoat.experiments.shards import gathering
+from scapegoat.experiments.spec import parse
 from scapegoat.federation import RoundRecord
 from tests.experiments.tiny import spec
 
@@ -101,6 +102,19 @@ def same(one: scapegoat.Result, other: scapegoat.Result) -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_shards_give_the_numbers_of_one_process(name: str) -> None:
     same(run(SPECS[name], shards=3), run(SPECS[name]))
+
+
+def test_shards_take_the_routes_that_this_machine_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCAPEGOAT_CACHE", str(tmp_path))
+    plain = SPECS["atm, an attack that sees all"] | {"routes": "measured"}
+    prepare(parse(plain))
+    (kept,) = tmp_path.glob("routes-*/routes.json")
+    # Not what is fastest here, but other sums than by the rules of thumb.
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"routes": {"passes": "autograd"}}))
+    alone = run(plain)
+    assert alone.summary["routes"]["passes"] == "autograd"
+    assert not alone.targets.equals(run(SPECS["atm, an attack that sees all"]).targets)
+    same(run(plain, shards=3), alone)
 
 
 def test_updates_that_memory_has_no_room_for_lie_in_files_and_the_numbers_stay(
