@@ -24,8 +24,8 @@ from scapegoat.protections import registry as protections
 MOST_COMPLETED = 6
 """More are not given all attacks, even if the next might leak a little less."""
 MOST_HELD = 3
-"""So many beside today's setting are held against reference federations at most, and each trained less; one of these
-is chosen."""
+"""So many beside today's setting are held against reference federations at most, and each once or twice trained less;
+one of these is chosen."""
 LEAST_TRAINING = 0.25
 """Of its rounds, what a setting is trained for at least when the budget is spent on training it less."""
 SPENT = 2 / 3
@@ -163,17 +163,18 @@ class Search:
                 alone = self.leakage(found)
                 self._hold(found)
                 held.append(found)
-                if self.leakage(found) > alone + GAIN and (less := self._trained_less(found)) is not None:
+                for less in self._trained_less(found) if self.leakage(found) > alone + GAIN else ():
                     self._hold(less)
                     trained_less.append(less)
                     held.append(less)
         return min(held, key=rank)
 
-    def _trained_less(self, candidate: Candidate) -> Candidate | None:
-        """The same, trained for about as few rounds as the budget allows, and attacked; None if for no fewer.
+    def _trained_less(self, candidate: Candidate) -> list[Candidate]:
+        """The same, trained for about as few rounds as the budget allows, and attacked; empty if for no fewer.
 
         What a longer training leaves, margins stop telling long before references do, so they do not say where to stop.
-        What it costs does, watched: three numbers of rounds at a time, so that both cores have work.
+        What it costs does, watched: three numbers of rounds at a time, so that both cores have work. An attack can do
+        more to a model that had less time: where one brings it too far down, half of the rounds are given back.
         """
         few, enough = round(LEAST_TRAINING * candidate.rounds), candidate.rounds
         for _ in range(2):
@@ -183,11 +184,15 @@ class Search:
             affordable = [c.rounds for c in self._known(tried) if self._cost(self._test(c)) <= SPENT * self._budget]
             enough = min(affordable, default=enough)
             few = max((c.rounds for c in tried if c.rounds < enough), default=few)
-        less = candidate.trained(enough)
-        if less == candidate:
-            return None
-        self._go(self._bench.specs(less))
-        return less if self.complete(less) else None
+        if enough == candidate.rounds:
+            return []
+        less = [candidate.trained(enough)]
+        self._go(self._bench.specs(less[0]))
+        if self._as_it_is(less[0]).attacked < self._expected_under_attack():
+            less.append(candidate.trained((enough + candidate.rounds) // 2))
+            self._go(self._bench.specs(less[1]))
+            self.met[less[1]] = None
+        return [c for c in less if self.complete(c)]
 
     def confirms(self, today: float, leakage: float, cost: float) -> bool:
         """Whether a setting that leaks and costs this would be recommended where today's leaks so much."""
