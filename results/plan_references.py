@@ -1,11 +1,12 @@
 """What plans leak to scores that compare with reference federations, run by run.
 
-    scapegoat sweep results/plan-location30.yaml --seeds 3 --out runs
+    scapegoat sweep results/plans/location30.yaml --seeds 3 --out runs
     SCAPEGOAT_DATA=folder python -m results.plan_references runs --csv results/evidence/plans-with-references.csv
 
 References are watched federations under plain averaging, with the partition, rounds and protections of the run, as in
 `scapegoat audit --references 8`; runs that share those share them. They are kept in the same folder: stop it and start
-it again as you like. Where they do not fit a run (`agreement` below 0.5), the scores of that run alone count.
+it again as you like. `--sweep FILE` takes the runs of a sweep alone, so that the folder may be an audit's. Where
+references do not fit a run (`agreement` below 0.5), the scores of that run alone count.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from scapegoat.experiments import RunStore, Spec
 from scapegoat.experiments.executors import execute, named
 from scapegoat.experiments.references import FITTING, reference_specs, with_references
 from scapegoat.experiments.spec import parse
+from scapegoat.sweeping.grid import lay_out
+from scapegoat.sweeps import find
 
 REFERENCES = 8
 
@@ -115,15 +118,21 @@ def main() -> None:
     """Compute the references that are missing, and write the rows as CSV."""
     parser = argparse.ArgumentParser(description="Runs of plans, with the scores that references add.")
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    parser.add_argument("--sweep", action="append", default=[], help="only the runs of this sweep (repeat for several)")
+    parser.add_argument("--seeds", type=int, default=3, help="of the sweeps")
     parser.add_argument("--references", type=int, default=REFERENCES)
     parser.add_argument("--csv", type=Path, required=True, help="the rows")
     parser.add_argument("--root", type=Path, help="folder with data sets")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     rows: list[Row] = []
+    chosen = {
+        name for sweep in options.sweep for name in lay_out(find(sweep), seeds=options.seeds, root=options.root).runs()
+    }
     for folder in options.runs:
         store = RunStore(folder)
-        specs = sorted(audited(store), key=lambda spec: (*described(spec), spec.hash))
+        wanted = (spec for spec in audited(store) if not options.sweep or spec.hash in chosen)
+        specs = sorted(wanted, key=lambda spec: (*described(spec), spec.hash))
         rows += computed(specs, store, count=options.references, root=options.root, jobs=options.jobs)
     write(sorted(rows), options.csv)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from pathlib import Path
 
@@ -44,6 +45,22 @@ def test_every_run_with_coins_is_a_line_beside_what_references_add(
         assert (line["alone"], float(line["auc_alone"])) == (alone["name"], round(alone["auc"], 4))
         assert int(line["references"]) == (3 if found["references_agreement"] >= FITTING else 0)
         assert line["protect"] == "weight_decay 0.02, cooling"
+
+
+def test_of_a_folder_with_other_runs_those_of_a_sweep_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = tmp_path / "watched.yaml"
+    base = {**tiny.spec(rounds=4), "evaluation": {"design": "coin"}}
+    sweep.write_text(json.dumps({"base": base, "grid": {"defense.name": ["median"]}}))
+    execute([parse(tiny.spec(rounds=4, defense=rule), COINS[:1]) for rule in ("fedavg", "median")], tmp_path / "runs")
+    path = tmp_path / "rows.csv"
+    command = ["plan_references", str(tmp_path / "runs"), "--sweep", str(sweep), "--seeds", "1", "--references", "2"]
+    monkeypatch.setattr(sys, "argv", [*command, "--csv", str(path)])
+    plan_references.main()
+
+    with path.open(newline="") as file:
+        assert [line["rule"] for line in csv.DictReader(file)] == ["median"]
 
 
 def test_a_partition_and_a_copied_rule_are_named() -> None:

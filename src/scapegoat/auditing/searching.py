@@ -176,7 +176,7 @@ class Search:
         What it costs does, watched: three numbers of rounds at a time, so that both cores have work. An attack can do
         more to a model that had less time: where one brings it too far down, half of the rounds are given back.
         """
-        few, enough = round(LEAST_TRAINING * candidate.rounds), candidate.rounds
+        few, enough = math.ceil(LEAST_TRAINING * candidate.rounds), candidate.rounds
         for _ in range(2):
             tried = [candidate.trained(few + k * (enough - few) // 4) for k in (1, 2, 3)]
             self._go(self._bench.spec(c, WATCHING) for c in tried)
