@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.settings import training
+from scapegoat.auditing.helping import Helping
 from scapegoat.experiments import RunStore, Spec
 from scapegoat.experiments.executors import execute, named
-from scapegoat.experiments.references import FITTING, reference_specs, with_references
+from scapegoat.experiments.references import FITTING, with_references
 from scapegoat.experiments.spec import parse
 from scapegoat.sweeping.grid import lay_out
 from scapegoat.sweeps import find
@@ -68,10 +69,10 @@ def described(spec: Spec) -> tuple[str, str, str]:
     return where, ", ".join(training(spec)), f"{spec.attack.name}{of}"
 
 
-def row(spec: Spec, store: RunStore, count: int) -> Row:
+def row(spec: Spec, store: RunStore, helping: Helping) -> Row:
     """One line; the references must have been computed."""
     summary = store.summary(spec.hash)
-    membership = with_references(store, spec.hash, reference_specs(spec, count))[0]["membership"]
+    membership = with_references(store, spec.hash, helping.of(spec))[0]["membership"]
     alone, helped = summary["membership"]["worst_score"], membership["worst_score"]
     where, protections, attack = described(spec)
     low, high = helped["auc_ci"]
@@ -92,18 +93,20 @@ def row(spec: Spec, store: RunStore, count: int) -> Row:
         auc=round(helped["auc"], 4),
         auc_low=round(low, 4),
         auc_high=round(high, 4),
-        references=count if membership["references_agreement"] >= FITTING else 0,
+        references=helping.count if membership["references_agreement"] >= FITTING else 0,
         agreement=round(membership["references_agreement"], 3),
     )
 
 
-def computed(specs: Iterable[Spec], store: RunStore, *, count: int, root: Path | None, jobs: int) -> Iterator[Row]:
+def computed(
+    specs: Iterable[Spec], store: RunStore, helping: Helping, *, root: Path | None, jobs: int
+) -> Iterator[Row]:
     """The rows of these runs; what is missing is computed first."""
     for spec in specs:
-        wanted = named([spec, *reference_specs(spec, count)], root)
+        wanted = named([spec, *helping.of(spec)], root)
         for failure in execute(wanted.values(), store, root=root, jobs=jobs).failures.values():
             raise SystemExit(f"{failure.name}: {failure.reason}")
-        yield row(spec, store, count)
+        yield row(spec, store, helping)
 
 
 def write(rows: Sequence[Row], path: Path) -> None:
@@ -121,10 +124,12 @@ def main() -> None:
     parser.add_argument("--sweep", action="append", default=[], help="only the runs of this sweep (repeat for several)")
     parser.add_argument("--seeds", type=int, default=3, help="of the sweeps")
     parser.add_argument("--references", type=int, default=REFERENCES)
+    parser.add_argument("--rehearse", action="store_true", help="references under each run's own attack and rule")
     parser.add_argument("--csv", type=Path, required=True, help="the rows")
     parser.add_argument("--root", type=Path, help="folder with data sets")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
+    helping = Helping(options.references, options.rehearse)
     rows: list[Row] = []
     chosen = {
         name for sweep in options.sweep for name in lay_out(find(sweep), seeds=options.seeds, root=options.root).runs()
@@ -133,7 +138,7 @@ def main() -> None:
         store = RunStore(folder)
         wanted = (spec for spec in audited(store) if not options.sweep or spec.hash in chosen)
         specs = sorted(wanted, key=lambda spec: (*described(spec), spec.hash))
-        rows += computed(specs, store, count=options.references, root=options.root, jobs=options.jobs)
+        rows += computed(specs, store, helping, root=options.root, jobs=options.jobs)
     write(sorted(rows), options.csv)
 
 
