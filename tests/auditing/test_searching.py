@@ -535,6 +535,27 @@ def test_a_server_that_steps_plainly_is_offered_decay(federation: dict[str, Any]
     assert sum("weight_decay" in c.protect for c in bench.of_rule(bench.bounded)) == len(DECAYS)
 
 
+def test_where_no_other_step_is_affordable_decay_is_tried_after_all() -> None:
+    """A model that needs the steps that it has: by others it learns next to nothing."""
+    adam = {"optimizer": "adam", "lr": 0.01}
+
+    def told(spec: Spec) -> tuple[float, float]:
+        auc, test = figure(spec)
+        return (auc, test) if spec.federation.server.lr == adam["lr"] else (0.5, 0.2)
+
+    runs = Runs(told=told, server=adam)
+    plan = runs.plan()
+    assert plan.steps is None
+    assert "weight_decay" in plan.protect
+    assert runs.search.complete(plan)
+
+
+def test_where_another_step_is_affordable_decay_costs_no_runs() -> None:
+    runs = Runs(server={"optimizer": "adam", "lr": 0.01})
+    runs.plan()
+    assert not any("weight_decay" in c.protect for c in runs.search.met)
+
+
 def test_other_steps_that_leak_less_are_recommended_and_survive_being_stopped() -> None:
     def told(spec: Spec) -> tuple[float, float]:
         gentle = spec.federation.server.optimizer == "sgd"

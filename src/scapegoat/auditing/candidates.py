@@ -117,16 +117,27 @@ class Bench:
         have, steps = {str(p["name"]) for p in json.loads(self.today.protect)}, self._other_steps()
         cooling = [] if "cooling" in have else [COOLING]
         tried: list[list[dict[str, Any]]] = []
-        if "weight_decay" not in have:
-            tried += [[{"name": "weight_decay", "rate": rate}, *cooling] for rate in DECAYS if not steps]
-        elif cooling:
+        if "weight_decay" in have and cooling:
             tried.append(cooling)
         if "dp_sgd" not in have and importlib.util.find_spec("dp_accounting") is not None:
             private = rule == self.bounded and (self._held or not steps)
             tried += [[MILD]] * self._held + [[PRIVATE]] * private
-        found = [Candidate(rule, self._protect(*added), self.today.rounds) for added in tried]
+        found = [] if steps else self._decayed(rule)
+        found += [Candidate(rule, self._protect(*added), self.today.rounds) for added in tried]
         found += [Candidate(rule, self._protect(*cooling), self.today.rounds, step) for step in steps]
         return [candidate for candidate in found if self._fits(candidate)]
+
+    def instead(self, rule: str) -> list[Candidate]:
+        """What is tried with a rule once no other way to step is affordable; empty where none was offered."""
+        return self._decayed(rule) if self._other_steps() else []
+
+    def _decayed(self, rule: str) -> list[Candidate]:
+        have = {str(p["name"]) for p in json.loads(self.today.protect)}
+        if "weight_decay" in have:
+            return []
+        cooling = [] if "cooling" in have else [COOLING]
+        rates = [{"name": "weight_decay", "rate": rate} for rate in DECAYS]
+        return [Candidate(rule, self._protect(rate, *cooling), self.today.rounds) for rate in rates]
 
     def _other_steps(self) -> list[str]:
         """How else the server could step, where it steps by Adam along gradients that clients send."""

@@ -82,6 +82,7 @@ class Search:
         pool: list[Candidate] = []
         offered = {rule: bench.of_rule(rule) for rule in rules}
         self._go(self.watched(rules))
+        self._go(bench.spec(c, WATCHING) for rule in rules for c in self._instead(rule, offered[rule]))
         second = []
         for rule, tried in offered.items():
             bare = today if rule == bench.bounded else replace(today, rule=rule)
@@ -102,6 +103,13 @@ class Search:
         best = self._best(self._complete(entries), entries)
         # What is not clearly better than today's setting is not worth a change.
         return best if best != today and self.leakage(best) < self.leakage(today) - GAIN else today
+
+    def _instead(self, rule: str, offered: list[Candidate]) -> list[Candidate]:
+        """What a rule is offered besides, where none of the other ways to step is affordable; it joins `offered`."""
+        stepping = [c for c in self._known(offered) if c.steps and not self._rank(c)[0]]
+        more = [] if stepping else self._bench.instead(rule)
+        offered += more
+        return more
 
     def _entry(self, candidate: Candidate) -> Candidate:
         """The candidate at its best round; what averages, and is not today's setting, bounds the updates."""
