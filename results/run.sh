@@ -40,7 +40,10 @@ decay --only attack=passive --only plan=fedavg
 decay --only plan=reputation-decay-0.01-cooling --only partition=iid
 decay --only plan=clipped-decay-0.01-cooling --only partition=bias-0.5,bias-0.9
 results collect "$runs/decay" --out "$here/plans/decay-location30.parquet"
-sweep "$here/plans/cifar10.yaml" --out "$runs/plans-cifar10"
+for name in stopped decay steps; do sweep "$here/plans/cifar10-$name.yaml" --out "$runs/plans-cifar10"; done
+sweep "$here/plans/cifar10-stopped.yaml" --only attack.name=passive --set defense.name=fedavg --out "$runs/plans-cifar10"
+sweep "$here/plans/cifar10-decay.yaml" --only attack.name=passive --set 'federation.protect=[{name: weight_decay, rate: 0.002}, {name: cooling}]' \
+  --out "$runs/plans-cifar10"
 results collect "$runs/plans-cifar10" --out "$here/plans/cifar10.parquet"
 frontier() { sweep "$here/$1.yaml" --data location30 --data hospital --out "$runs/frontier"; }
 frontier frontier
