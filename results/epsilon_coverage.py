@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, special
 
-from scapegoat.membership import epsilon
+from scapegoat.membership import epsilon, guessing
 from scapegoat.membership.scoring import Bools, Floats
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -39,7 +39,7 @@ def gaussian(rng: np.random.Generator, member: Bools, known: float) -> Floats:
 
 def gaussian_distance(known: float) -> float:
     """Standard deviations between the outputs of the Gaussian mechanism with this epsilon at 1e-5."""
-    return float(optimize.brentq(lambda mu: epsilon.gaussian_epsilon(mu) - known, 1e-3, 20.0))
+    return float(optimize.brentq(lambda mu: guessing.gaussian_epsilon(mu) - known, 1e-3, 20.0))
 
 
 MECHANISMS: dict[str, tuple[Mechanism, dict[str, Bound]]] = {

@@ -22,7 +22,7 @@ from types import ModuleType
 import numpy as np
 
 from scapegoat.errors import InputError
-from scapegoat.membership import epsilon
+from scapegoat.membership import epsilon, guessing
 
 DELTA = 1e-5
 SIGNIFICANCE = 0.05
@@ -63,10 +63,10 @@ def jax_privacy(folder: Path) -> ModuleType:
 def compared(theirs: ModuleType) -> Iterator[tuple[str, tuple[int, ...], float, float]]:
     """Bound, case, our number and theirs."""
     for case in GUESSES:
-        ours = epsilon.epsilon_of_guesses(*case, DELTA, SIGNIFICANCE)
+        ours = guessing.epsilon_of_guesses(*case, DELTA, SIGNIFICANCE)
         yield "one run", case, ours, theirs._epsilon_one_run(0.0, *case, SIGNIFICANCE, DELTA)
     for case in GUESSES:
-        ours = epsilon.gaussian_epsilon_of_guesses(*case, DELTA, SIGNIFICANCE)
+        ours = guessing.gaussian_epsilon_of_guesses(*case, DELTA, SIGNIFICANCE)
         # A Gaussian mechanism with epsilon 0 does not exist.
         yield "one run, Gaussian", case, ours, theirs._epsilon_one_run_fdp(1e-9, *case, SIGNIFICANCE, DELTA)
     for counts in ERRORS:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from scapegoat.errors import InputError
-from scapegoat.membership import epsilon
+from scapegoat.membership import epsilon, guessing
 from scapegoat.membership.delong import auc_covariance
 from scapegoat.membership.epsilon import EVERY_TARGET, MOST_CERTAIN, Guesses
 from tests.reference import epsilon as reference
@@ -26,14 +26,14 @@ def outcomes(draw):
 @settings(max_examples=30, deadline=None)
 @given(outcomes(), st.sampled_from([0.0, 1e-5, 1e-2]), st.sampled_from([0.01, 0.05]))
 def test_one_run_bound_agrees_with_the_theorem_summed_up(outcome, delta, level):
-    found = epsilon.epsilon_of_guesses(*outcome, delta, level)
+    found = guessing.epsilon_of_guesses(*outcome, delta, level)
     assert found == pytest.approx(reference.one_run(*outcome, delta, level), abs=1e-6)
 
 
 @settings(max_examples=30, deadline=None)
 @given(outcomes(), st.sampled_from([1e-5, 1e-2]), st.sampled_from([0.01, 0.05]))
 def test_gaussian_one_run_bound_agrees_with_the_algorithm_step_by_step(outcome, delta, level):
-    found = epsilon.gaussian_epsilon_of_guesses(*outcome, delta, level)
+    found = guessing.gaussian_epsilon_of_guesses(*outcome, delta, level)
     assert found == pytest.approx(reference.one_run_gaussian(*outcome, delta, level), abs=1e-5)
 
 
@@ -53,8 +53,8 @@ JAX_PRIVACY = {
 @pytest.mark.parametrize("outcome", JAX_PRIVACY)
 def test_one_run_bounds_are_those_of_jax_privacy(outcome):
     general, gaussian = JAX_PRIVACY[outcome]
-    assert epsilon.epsilon_of_guesses(*outcome, 1e-5, 0.05) == pytest.approx(general, abs=2e-6)
-    assert epsilon.gaussian_epsilon_of_guesses(*outcome, 1e-5, 0.05) == pytest.approx(gaussian, abs=2e-6)
+    assert guessing.epsilon_of_guesses(*outcome, 1e-5, 0.05) == pytest.approx(general, abs=2e-6)
+    assert guessing.gaussian_epsilon_of_guesses(*outcome, 1e-5, 0.05) == pytest.approx(gaussian, abs=2e-6)
 
 
 # (members, missed, non-members, false alarms): jax_privacy 2.0.0, both directions, threshold fixed, same significance.
@@ -79,7 +79,7 @@ def test_the_bound_at_a_fixed_threshold_is_that_of_jax_privacy(counts):
 
 @given(st.floats(0.05, 6), st.sampled_from([1e-6, 1e-5, 1e-2]))
 def test_epsilon_of_a_gaussian_mechanism_solves_its_equation(mu, delta):
-    assert epsilon.gaussian_epsilon(mu, delta) == pytest.approx(reference.gaussian_epsilon(mu, delta), abs=1e-6)
+    assert guessing.gaussian_epsilon(mu, delta) == pytest.approx(reference.gaussian_epsilon(mu, delta), abs=1e-6)
 
 
 @settings(max_examples=30, deadline=None)
@@ -121,7 +121,7 @@ def randomised_response(known, rng, trials=TRIALS, targets=1000):
 
 
 def gaussian_mechanism(known, rng, trials=TRIALS, targets=1000):
-    mu = optimize.brentq(lambda m: epsilon.gaussian_epsilon(m) - known, 0.01, 5.0)
+    mu = optimize.brentq(lambda m: guessing.gaussian_epsilon(m) - known, 0.01, 5.0)
     member = rng.random((trials, targets)) < 0.5
     return mu * member + rng.normal(size=(trials, targets)), member
 
@@ -207,7 +207,7 @@ def test_several_rules_pay_for_being_tried():
     alone = epsilon.one_run(member * 1.0, member, rules=[EVERY_TARGET])
     both = epsilon.one_run(member * 1.0, member, rules=[EVERY_TARGET, MOST_CERTAIN])
     assert alone.epsilon == pytest.approx(epsilon.ceiling(300))
-    assert both.epsilon == pytest.approx(epsilon.epsilon_of_guesses(300, 300, 300, 1e-5, 0.025))
+    assert both.epsilon == pytest.approx(guessing.epsilon_of_guesses(300, 300, 300, 1e-5, 0.025))
     assert (both.guesses, both.correct) == (300, 300)
 
 
@@ -229,5 +229,5 @@ def test_wrong_shapes_are_refused():
 def test_auc_of_perfect_separation_does_not_refute_everything():
     member = np.arange(200) % 2 == 0
     low = 0.05 ** (1 / 100)
-    expected = epsilon.gaussian_epsilon(np.sqrt(2) * NormalDist().inv_cdf(low))
+    expected = guessing.gaussian_epsilon(np.sqrt(2) * NormalDist().inv_cdf(low))
     assert epsilon.auc_gaussian(member * 1.0, member) == pytest.approx(expected)
