@@ -93,14 +93,19 @@ def test_online_lira_is_the_log_ratio_of_two_gaussians(case, enough):
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("enough", [2, 3, 16])
-@pytest.mark.parametrize("references", [1, 2, 6, 40])
-def test_lira_takes_from_other_targets_what_few_references_do_not_say(references, enough):
+def of_targets_that_resemble_each_other(references):
+    """Margins, those of references and who was in them: 60 targets, of which members tend to one margin."""
     rng = np.random.default_rng(references)
     hard = rng.normal(0, 4, 60)
     included = rng.random((references, 60)) < 0.5
     values = np.where(included, 6 + 0.3 * hard, hard) + rng.normal(size=(references, 60))
-    margins = rng.normal(2, 5, (1, 60))
+    return rng.normal(2, 5, (1, 60)), values, included
+
+
+@pytest.mark.parametrize("enough", [2, 3, 16])
+@pytest.mark.parametrize("references", [1, 2, 6, 40])
+def test_lira_takes_from_other_targets_what_few_references_do_not_say(references, enough):
+    margins, values, included = of_targets_that_resemble_each_other(references)
     rows = margins.tolist(), values.tolist(), included.tolist(), enough
     same(lira_offline(margins, values, included, enough), reference.lira_offline(*rows))
     found = lira_online(margins, values, included, enough)
@@ -131,11 +136,7 @@ def test_bavaria_updates_its_prior_as_if_references_came_one_by_one(case):
 @pytest.mark.parametrize("weight", [None, 0.5])
 @pytest.mark.parametrize("references", [1, 2, 5])
 def test_bavaria_learns_from_many_targets_what_to_expect_of_one(references, weight):
-    rng = np.random.default_rng(references)
-    hard = rng.normal(0, 4, 60)
-    included = rng.random((references, 60)) < 0.5
-    values = np.where(included, 6 + 0.3 * hard, hard) + rng.normal(size=(references, 60))
-    margins = rng.normal(2, 5, (1, 60))
+    margins, values, included = of_targets_that_resemble_each_other(references)
     expected = reference.bavaria(margins.tolist(), values.tolist(), included.tolist(), weight)
     np.testing.assert_allclose(bavaria(margins, values, included, weight), expected, rtol=1e-6, atol=1e-6)
 
