@@ -105,7 +105,7 @@ class Search:
         return best if best != today and self.leakage(best) < self.leakage(today) - GAIN else today
 
     def _instead(self, rule: str, offered: list[Candidate]) -> list[Candidate]:
-        """What a rule is offered besides, where none of the other ways to step is affordable; it joins `offered`."""
+        """What a rule is offered as well if no other way to step is affordable; it is added to `offered`."""
         stepping = [c for c in self._known(offered) if c.steps and not self._rank(c)[0]]
         more = [] if stepping else self._bench.instead(rule)
         offered += more
@@ -180,9 +180,9 @@ class Search:
     def _trained_less(self, candidate: Candidate) -> list[Candidate]:
         """The same, trained for about as few rounds as the budget allows, and attacked; empty if for no fewer.
 
-        What a longer training leaves, margins stop telling long before references do, so they do not say where to stop.
-        What it costs does, watched: three numbers of rounds at a time, so that both cores have work. An attack can do
-        more to a model that had less time: where one brings it too far down, half of the rounds are given back.
+        References see what a longer training leaves long after margins have stopped, so margins cannot say where to
+        stop; the test accuracy of watched runs does, three numbers of rounds at a time for both cores to have work.
+        An attack can do more to a model that had less time: where one does too much, half of the rounds are given back.
         """
         few, enough = math.ceil(LEAST_TRAINING * candidate.rounds), candidate.rounds
         for _ in range(2):
